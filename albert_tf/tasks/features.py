@@ -1,6 +1,7 @@
 """Sequences of many lengths, concatenated in flat arrays."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -47,10 +48,12 @@ class Features:
         lengths = np.diff(self.offsets)
         return lengths.reshape(len(self), -1).max(axis=1)
 
-    def rows_of_examples(self) -> list[np.ndarray]:
+    def rows_of_examples(self) -> list[list[int]]:
         """Returns the numbers of the rows of each example, in order."""
-        begins = np.flatnonzero(np.diff(self.example_numbers)) + 1
-        return np.split(np.arange(len(self)), begins)
+        groups = itertools.groupby(
+            range(len(self)), key=self.example_numbers.tolist().__getitem__
+        )
+        return [list(rows) for _, rows in groups]
 
     def batch(
         self, rows: np.ndarray, width: int | None = None
@@ -88,8 +91,12 @@ class Features:
 
 def flat(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the values of all rows, int32, and where each row begins."""
-    offsets = np.cumsum([0, *map(len, rows)])
-    return np.concatenate(rows, dtype=np.int32, casting="unsafe"), offsets
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    values = np.empty(offsets[-1], np.int32)
+    for row, start, end in zip(rows, offsets[:-1], offsets[1:], strict=True):
+        values[start:end] = row
+    return values, offsets
 
 
 def concatenated(parts: Sequence[Features]) -> Features:

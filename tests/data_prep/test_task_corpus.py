@@ -10,7 +10,7 @@ from data_prep.task_corpus import build_task_corpus
 
 
 def corpus_of(task, directory):
-    """Returns what `build_task_corpus` returns, and its documents."""
+    """Returns the result of `build_task_corpus`, and the documents."""
     found = build_task_corpus(task, str(directory), str(directory / "out"))
     text = (directory / "out/train.txt").read_text(encoding="utf-8")
     assert text.endswith("\n\n")

@@ -82,7 +82,8 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "num_seeds",
         1,
-        "Seeds of the candidates of the last rung, or of every peer.",
+        "Seeds of every candidate or peer; the mean of a candidate's losses "
+        "decides whether it continues.",
         lower_bound=1,
     )
     flags.DEFINE_integer(
@@ -106,21 +107,19 @@ def main() -> None:
 def _search() -> None:
     """Runs the search, prints every rung and writes all evaluations."""
     names = dict.fromkeys(FLAGS.candidates or recipe.CANDIDATES)
-    runs = [_Run(name, 1) for name in names]
-    started = list(runs)
-    *first_rungs, last_rung = recipe.RUNGS
+    seeds = range(1, FLAGS.num_seeds + 1)
+    all_runs = [_Run(name, seed) for name in names for seed in seeds]
+    kept = list(names)
     with Children() as children:
-        for rung in first_rungs:
+        for rung in recipe.RUNGS:
+            runs = [run for run in all_runs if run.name in kept]
             _train(children, runs, rung)
             print(_table(runs, rung), flush=True)
-            kept = recipe.survivors({run.name: run.loss(rung) for run in runs})
-            runs = [run for run in runs if run.name in kept]
-        seeds = range(1, FLAGS.num_seeds + 1)
-        runs = [_Run(run.name, seed) for run in runs for seed in seeds]
-        _train(children, runs, last_rung)
-    print(_table(runs, last_rung), flush=True)
-    all_runs = dict.fromkeys([*started, *runs])
-    _write_record(list(all_runs), "results.jsonl", "curves.png")
+            losses = dict.fromkeys(kept, 0.0)
+            for run in runs:
+                losses[run.name] += run.loss(rung) / FLAGS.num_seeds
+            kept = recipe.survivors(losses)
+    _write_record(all_runs, "results.jsonl", "curves.png")
 
 
 def _compare_peers() -> None:

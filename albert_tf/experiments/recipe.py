@@ -93,6 +93,9 @@ CANDIDATES: dict[str, Candidate] = {
     "adamw-0.001": Candidate({**_ADAMW, "learning_rate": 0.001}),
     "adamw-0.002": Candidate({**_ADAMW, "learning_rate": 0.002}),
     "adamw-0.004": Candidate({**_ADAMW, "learning_rate": 0.004}),
+    "adamw-0.002-clip-0.5": Candidate(
+        {**_ADAMW, "learning_rate": 0.002, "max_grad_norm": 0.5}
+    ),
     "muon-0.002": Candidate(_MUON),
     "muon-0.004": Candidate({**_MUON, "learning_rate": 0.004}),
     "muon-0.01": Candidate({**_MUON, "learning_rate": 0.01}),
@@ -122,6 +125,12 @@ CANDIDATES: dict[str, Candidate] = {
     "normuon-single-words": Candidate(_NORMUON, ngrams=_SINGLE_WORDS_FIRST),
     "normuon-single-words-masking-falling": Candidate(
         _NORMUON, masking=((0.0, 0.4), (0.75, 0.2)), ngrams=_SINGLE_WORDS_FIRST
+    ),
+    # The tiny preset, but for the weight of its sentence loss.
+    "normuon-wide-embeddings": Candidate(
+        {**_NORMUON, "embedding_size": 128},
+        masking=((0.0, 0.4), (0.6, 0.2)),
+        ngrams=((0.0, 1), (0.6, 3)),
     ),
 }
 

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import types
+from typing import NamedTuple
 
 import pytest
 from program_runner import run_program
@@ -140,6 +141,32 @@ def test_a_curve_has_the_time_and_arithmetic_of_training(tmp_path):
     assert [point.seconds for point in curve] == [2.0, 6.0, 10.0]
     assert [point.flops for point in curve] == [8000.0, 16000.0, 24000.0]
     assert [point.metrics["loss"] for point in curve] == [9.0, 8.0, 7.0]
+
+
+def test_the_mean_of_the_seeds_decides_who_continues(monkeypatch):
+    losses = {("even", 1): 5.0, ("even", 2): 5.0, ("lucky", 1): 4.0}
+    trained = []
+
+    class Run(NamedTuple):
+        name: str
+        seed: int
+
+        def loss(self, rung):
+            return losses.get(self, 7.0)
+
+    flags = types.SimpleNamespace(candidates=["lucky", "even"], num_seeds=2)
+    monkeypatch.setattr(reproduce, "FLAGS", flags)
+    monkeypatch.setattr(reproduce, "_Run", Run)
+    monkeypatch.setattr(reproduce, "_table", lambda runs, rung: "")
+    monkeypatch.setattr(reproduce, "_write_record", lambda *record: None)
+    monkeypatch.setattr(
+        reproduce,
+        "_train",
+        lambda children, runs, rung: trained.append([*map(tuple, runs)]),
+    )
+    reproduce._search()
+    even = [("even", 1), ("even", 2)]
+    assert trained == [[("lucky", 1), ("lucky", 2), *even], even, even]
 
 
 @pytest.mark.slow

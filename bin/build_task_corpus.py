@@ -21,11 +21,11 @@ def main() -> None:
     from data_prep.task_corpus import build_task_corpus
 
     task, output_dir = tasks.chosen(), FLAGS.output_dir
-    documents, pairs = build_task_corpus(task, FLAGS.data_dir, output_dir)
-    objective = "nsp" if pairs else "none"
+    corpus = build_task_corpus(task, FLAGS.data_dir, output_dir)
+    objective = "nsp" if corpus.has_pairs else "none"
     print(
-        f"{documents} documents are in {output_dir}; build shards with "
-        f"--input={output_dir} --sentence_splitter=newline "
+        f"{corpus.num_documents} documents are in {output_dir}; build shards "
+        f"with --input={output_dir} --sentence_splitter=newline "
         f"--sentence_objective={objective}."
     )
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from albert_tf.config import require
 from albert_tf.io import files
@@ -13,17 +14,20 @@ _TEXTS_PER_DOCUMENT = 20
 _SPLIT = "train"
 
 
+class TaskCorpus(NamedTuple):
+    """The size of a corpus, and whether its documents are pairs of texts."""
+
+    num_documents: int
+    has_pairs: bool
+
+
 def build_task_corpus(
     task: Task, data_dir: str, output_dir: str, log: Log = print
-) -> tuple[int, bool]:
+) -> TaskCorpus:
     """Writes `train.txt`: a text a line, an empty line after each document.
 
     The texts of an example are a document: next-sentence prediction asks for
     the pair, as the task does. 20 single texts are one.
-
-    Returns:
-        The number of documents, and whether they are examples of several
-        texts.
 
     Raises:
         UserError: for files that cannot be read, and for training examples
@@ -41,7 +45,7 @@ def build_task_corpus(
         os.path.join(output_dir, f"{_SPLIT}.txt"),
         "".join("\n".join(lines) + "\n\n" for lines in documents).encode(),
     )
-    return len(documents), len(texts[0]) > 1
+    return TaskCorpus(len(documents), any(len(text) > 1 for text in texts))
 
 
 def _documents(examples: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:

@@ -21,7 +21,7 @@ _KILLS = ("SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")
 RESTARTABLE = frozenset(
     (TEMPORARY_FAILURE, *(128 + signal.Signals[name] for name in _KILLS))
 )
-_HANDLED = (signal.SIGTERM, signal.SIGINT)
+_HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class RunStopped(Exception):
@@ -33,7 +33,10 @@ class RunStopped(Exception):
 
 
 class Interruption:
-    """Records the first SIGTERM or SIGINT; the second one terminates."""
+    """Records the first SIGTERM, SIGINT or SIGHUP; a second one terminates.
+
+    SIGHUP stays ignored where it is (nohup).
+    """
 
     received: signal.Signals | None = None
 
@@ -42,8 +45,12 @@ class Interruption:
         """Handles signals within the context, in the main thread only."""
         # Python lets no other thread set handlers.
         is_main = threading.current_thread() is threading.main_thread()
-        handled = _HANDLED if is_main else ()
-        self._previous = {n: signal.signal(n, self._handle) for n in handled}
+        self._previous = {
+            number: signal.signal(number, self._handle)
+            for number in (_HANDLED if is_main else ())
+            if number != signal.SIGHUP
+            or signal.getsignal(number) != signal.SIG_IGN
+        }
         try:
             yield
         finally:

@@ -25,6 +25,11 @@ def pytest_configure(config):
     config.pluginmanager.import_plugin("training_fixtures")
 
 
+def pytest_collection_modifyitems(items):
+    # The longest tests first, or one process would wait for another's last.
+    items.sort(key=lambda item: item.path.parent.name != "training")
+
+
 def pytest_collection_finish():
     # What is imported stays: a tenth of the time went into looking through it.
     gc.freeze()

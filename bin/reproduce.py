@@ -313,9 +313,11 @@ def _table(runs: Sequence[_Run], rung: int) -> str:
 
 def _write_record(runs: Sequence[_Run], record: str, figure: str) -> None:
     """Writes every evaluation as a line of JSON, and the curves."""
-    lines, curves = [], {}
+    lines = []
+    curves: dict[str, list[list[recipe.Point]]] = {}
     for run in runs:
-        curve = curves[f"{run.name}, seed {run.seed}"] = run.curve()
+        curve = run.curve()
+        curves.setdefault(run.name, []).append(curve)
         for point in curve:
             about = {"candidate": run.name, "seed": run.seed}
             work = {"flops": point.flops, "seconds": point.seconds}

@@ -12,27 +12,38 @@ if TYPE_CHECKING:
 _LINE_STYLES = ("solid", "dashed", "dotted")
 
 
-def draw_curves(curves: Mapping[str, Sequence[Point]], metric: str) -> bytes:
+def draw_curves(
+    curves: Mapping[str, Sequence[Sequence[Point]]], metric: str
+) -> bytes:
     """Returns a PNG: a metric at equal arithmetic, and at equal time.
 
-    `curves` are the evaluations of each run, by the name in the legend.
+    `curves` are the evaluations of each candidate, one curve per seed. Those
+    of candidates that were stopped before the others are gray.
     """
     canvas = make_canvas(11, 5)
     left, right = canvas.figure.subplots(1, 2, sharey=True)
-    for number, (name, points) in enumerate(curves.items()):
-        values = [point.metrics[metric] for point in points]
-        # There are ten colours.
-        style = {
-            "label": name,
-            "color": f"C{number % 10}",
-            "linestyle": _LINE_STYLES[number // 10 % len(_LINE_STYLES)],
-        }
-        left.plot([p.flops / 1e12 for p in points], values, **style)
-        right.plot([p.seconds / 60 for p in points], values, **style)
+    lengths = {name: max(map(len, runs)) for name, runs in curves.items()}
+    finished = [n for n in curves if lengths[n] == max(lengths.values())]
+    for name, runs in curves.items():
+        style = {"label": "stopped earlier", "color": "lightgray", "zorder": 1}
+        if name in finished:
+            number = finished.index(name)
+            # There are ten colours.
+            style = {
+                "label": name,
+                "color": f"C{number % 10}",
+                "linestyle": _LINE_STYLES[number // 10 % len(_LINE_STYLES)],
+            }
+        for points in runs:
+            values = [point.metrics[metric] for point in points]
+            left.plot([p.flops / 1e12 for p in points], values, **style)
+            right.plot([p.seconds / 60 for p in points], values, **style)
     left.set_xlabel("training arithmetic (10^12 operations)")
     right.set_xlabel("training time on one core (minutes)")
     left.set_ylabel(f"held-out {metric}")
-    right.legend(fontsize="x-small", ncols=2)
+    lines, labels = right.get_legend_handles_labels()
+    named = dict(zip(labels, lines, strict=True))
+    right.legend(named.values(), named.keys(), fontsize="x-small")
     return to_png(canvas)
 
 

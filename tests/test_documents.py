@@ -6,6 +6,7 @@ of `place` and one another's, in the order of the documents. The flags of
 commands that are not run are checked against those of the program.
 """
 
+import contextlib
 import dataclasses
 import importlib
 import json
@@ -23,13 +24,16 @@ from program_runner import new_flags, run_program
 from training_fixtures import SMALL_MODEL
 
 import albert_tf
-from albert_tf.config import ModelConfig, override
+from albert_tf.cluster.distribution import STRATEGIES
+from albert_tf.config import PRESETS, SHARING, ModelConfig, override
 from albert_tf.interchange.export.saved_model import export_saved_model
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     save_model_directory,
 )
+from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.models import models
+from albert_tf.optim.optimizers import OPTIMIZERS
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.tasks.catalog import TASKS
 
@@ -39,6 +43,11 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "RESULTS.md",
 ]
+# Blocks add rows to these, which other tests must not see.
+EXTENDED_TABLES = (
+    *(HEADS, OPTIMIZERS, PRESETS, SENTENCE_OBJECTIVES, SHARING, STRATEGIES),
+    TASKS,
+)
 NOT_RUN = re.compile(r"^<!-- not run: .+ -->$")
 # The line before a block, its language and its text.
 FENCED = re.compile(r"^([^\n]*)\n```(\w*)\n(.*?)\n```$", re.M | re.S)
@@ -177,8 +186,9 @@ def test_python_blocks_run(tmp_path, monkeypatch, tiny_tokenizer):
         },
         "label_ids": np.array([0, 1, 0, 1]),
     }
-    # Blocks add rows to these; other tests must not see them.
-    with mock.patch.dict(SENTENCE_OBJECTIVES), mock.patch.dict(TASKS):
+    with contextlib.ExitStack() as stack:
+        for table in EXTENDED_TABLES:
+            stack.enter_context(mock.patch.dict(table))
         for block in BLOCKS:
             if block.is_run and block.language == "python":
                 exec(compile(block.text, block.place, "exec"), dict(names))

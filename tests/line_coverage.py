@@ -16,7 +16,7 @@ SOURCES = [str(ROOT / name) for name in ("albert_tf", "bin", "data_prep")]
 
 
 class LineCoverage:
-    """Measures this process, or in xdist's controller adds up the workers."""
+    """Measures this process; xdist's controller merges its workers' results."""
 
     def __init__(self):
         self.slipcover = slipcover.Slipcover(source=SOURCES)
@@ -34,7 +34,9 @@ class LineCoverage:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node):
-        self.found.append(json.loads(node.workeroutput["line_coverage"]))
+        # A worker that crashed has none.
+        if output := getattr(node, "workeroutput", None):
+            self.found.append(json.loads(output["line_coverage"]))
 
     def pytest_terminal_summary(self, terminalreporter):
         total, *others = self.found

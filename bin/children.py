@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.cluster.clusters import local_clusters
+from albert_tf.cluster.stops import signals_to_handle
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # Workers detect a lost one within 10 seconds, and report it themselves.
 _GRACE_SECONDS = 15.0
 
@@ -39,9 +39,7 @@ class Children:
     def __enter__(self) -> "Children":
         self._previous = {
             number: signal.signal(number, self._pass_on)
-            for number in _SIGNALS
-            if number != signal.SIGHUP
-            or signal.getsignal(number) != signal.SIG_IGN
+            for number in signals_to_handle()
         }
         return self
 

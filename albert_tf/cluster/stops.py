@@ -21,7 +21,14 @@ _KILLS = ("SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")
 RESTARTABLE = frozenset(
     (TEMPORARY_FAILURE, *(128 + signal.Signals[name] for name in _KILLS))
 )
-_HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def signals_to_handle() -> list[signal.Signals]:
+    """Returns SIGTERM, SIGINT and, unless it is ignored (nohup), SIGHUP."""
+    handled = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        handled.append(signal.SIGHUP)
+    return handled
 
 
 class RunStopped(Exception):
@@ -45,12 +52,8 @@ class Interruption:
         """Handles signals within the context, in the main thread only."""
         # Python lets no other thread set handlers.
         is_main = threading.current_thread() is threading.main_thread()
-        self._previous = {
-            number: signal.signal(number, self._handle)
-            for number in (_HANDLED if is_main else ())
-            if number != signal.SIGHUP
-            or signal.getsignal(number) != signal.SIG_IGN
-        }
+        handled = signals_to_handle() if is_main else []
+        self._previous = {n: signal.signal(n, self._handle) for n in handled}
         try:
             yield
         finally:

@@ -20,8 +20,9 @@ from albert_tf.tasks.features import Features, concatenated
 from albert_tf.tasks.kinds.base import Kind
 from albert_tf.text.tokenizer_base import Tokenizer
 
-# Incremented when features change for equal examples and settings.
-_VERSION = 3
+# Incremented when features, or their names, change for equal examples and
+# settings.
+_VERSION = 4
 # Examples in a task of a process, and the fewest tasks for a process:
 # starting one takes as long as some thousands of examples.
 _CHUNK = 1000
@@ -157,7 +158,7 @@ def write_features(path: str, features: Features) -> None:
     rest = {
         "padding": dict(features.padding),
         "choices": features.choices,
-        "cut": list(features.truncated),
+        "truncated": list(features.truncated),
         "answer_lengths": list(features.answer_lengths),
     }
     arrays["rest"] = np.frombuffer(json.dumps(rest).encode(), np.uint8)
@@ -179,8 +180,7 @@ def read_features(path: str, log: Log) -> Features | None:
         for name in [name for name in arrays if "." in name]:
             field, key = name.split(".")
             parts[field][key] = arrays.pop(name)
-        truncated = rest.pop("cut")
-        return Features(**arrays, **parts, **rest, truncated=truncated)
+        return Features(**arrays, **parts, **rest)
     except (*files.ZIP_FAULTS, TypeError):
         log(f"{path} cannot be read; its features are built again.")
         return None

@@ -9,12 +9,10 @@ bin.finetune needs none of it: it reads the task's own files.
 from absl import flags
 
 from albert_tf.config import FeatureConfig
+from albert_tf.tasks.feature_building import DECODING_SETTINGS
 from bin import command_line, tasks
 
 FLAGS = flags.FLAGS
-
-# Settings that decide predictions, not records.
-_NOT_OF_RECORDS = ("max_answer_length", "n_best_size", "null_threshold")
 
 
 def define_flags() -> None:
@@ -34,7 +32,7 @@ def define_flags() -> None:
         "seed", 12345, "Seed of the order of training examples.", lower_bound=0
     )
     flags.DEFINE_alias("random_seed", "seed")
-    command_line.define_settings(FeatureConfig(), leave_out=_NOT_OF_RECORDS)
+    command_line.define_settings(FeatureConfig(), leave_out=DECODING_SETTINGS)
     command_line.required("task", "data_dir", "tokenizer", "output_dir")
 
 

@@ -70,17 +70,11 @@ BASE: dict[str, Any] = {
 }
 
 
-def _deeper(layers: int, **row: Any) -> Candidate:
-    # Small output kernels.
-    scale = round(1 / math.sqrt(2 * layers), 3)
-    return Candidate(
-        {"num_hidden_layers": layers, "output_init_scale": scale, **row}
-    )
-
-
 _ADAMW = {"optimizer": "adamw", "beta_2": 0.98, "bias_correction": True}
 _MUON = {"optimizer": "muon", "beta_2": 0.98, "learning_rate": 0.002}
 _NORMUON = {**_MUON, "optimizer": "normuon", "learning_rate": 0.004}
+# Four applications with small output kernels: 1 / sqrt(2 x applications).
+_DEEP = {"num_hidden_layers": 4, "output_init_scale": 0.354}
 _SINGLE_WORDS_FIRST = ((0.0, 1), (0.75, 3))
 # One row each: what differs from BASE.
 CANDIDATES: dict[str, Candidate] = {
@@ -89,7 +83,7 @@ CANDIDATES: dict[str, Candidate] = {
     "lamb-normal-positions": Candidate({"position_init": "normal"}),
     "lamb-small-outputs": Candidate({"output_init_scale": 0.25}),
     "lamb-deep-4": Candidate({"num_hidden_layers": 4}),
-    "lamb-deep-4-small-outputs": _deeper(4),
+    "lamb-deep-4-small-outputs": Candidate(_DEEP),
     "adamw-0.001": Candidate({**_ADAMW, "learning_rate": 0.001}),
     "adamw-0.002": Candidate({**_ADAMW, "learning_rate": 0.002}),
     "adamw-0.004": Candidate({**_ADAMW, "learning_rate": 0.004}),
@@ -99,9 +93,9 @@ CANDIDATES: dict[str, Candidate] = {
     "muon-0.002": Candidate(_MUON),
     "muon-0.004": Candidate({**_MUON, "learning_rate": 0.004}),
     "muon-0.01": Candidate({**_MUON, "learning_rate": 0.01}),
-    "muon-deep-4": _deeper(4, **_MUON),
-    "muon-deepening": dataclasses.replace(
-        _deeper(4, **_MUON), depths=((0.0, 2), (0.5, 4))
+    "muon-deep-4": Candidate({**_DEEP, **_MUON}),
+    "muon-deepening": Candidate(
+        {**_DEEP, **_MUON}, depths=((0.0, 2), (0.5, 4))
     ),
     "muon-batch-32": Candidate({**_MUON, "train_batch_size": 32}),
     "muon-batch-128": Candidate({**_MUON, "train_batch_size": 128}),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 
-from albert_tf.config import UserError, require
+from albert_tf.config import ModelConfig, UserError, require
 from albert_tf.interchange.google_tf1 import check_values
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.io import files
@@ -127,12 +127,11 @@ def save_preset(directory: str, loaded: LoadedModel) -> None:
     files.write(path, _README.format(lines).encode())
 
 
-def _backbone(model: AlbertModel) -> keras.Model:
-    """Returns KerasHub's encoder with the weights of ours."""
+def make_backbone(config: ModelConfig, dtype: str) -> keras.Model:
+    """Returns KerasHub's encoder of the same architecture."""
     import keras_hub
 
-    config = model.config
-    backbone = keras_hub.models.AlbertBackbone(
+    return keras_hub.models.AlbertBackbone(
         vocabulary_size=config.vocab_size,
         num_layers=config.num_hidden_layers,
         num_heads=config.num_attention_heads,
@@ -144,8 +143,15 @@ def _backbone(model: AlbertModel) -> keras.Model:
         dropout=config.hidden_dropout_prob,
         max_sequence_length=config.max_position_embeddings,
         num_segments=config.type_vocab_size,
-        dtype="float32",
+        dtype=dtype,
     )
+
+
+def _backbone(model: AlbertModel) -> keras.Model:
+    """Returns KerasHub's encoder with the weights of ours."""
+    import keras_hub
+
+    backbone = make_backbone(model.config, "float32")
     values = dict(_values(model))
     paths = [variable.path for variable in backbone.weights]
     require(

@@ -19,7 +19,6 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-import google_crc32c
 import numpy as np
 from google.protobuf.message import DecodeError
 
@@ -27,6 +26,7 @@ from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_at_most
 from albert_tf.modeling.weights.stored_weights import to_float32
+from albert_tf.records.tfrecord import masked_crc
 
 _MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 _FOOTER_BYTES = 48
@@ -120,7 +120,7 @@ def read_variable(prefix: str, variable: StoredVariable) -> np.ndarray:
     except OSError as error:
         reason = f"{variable.path}: {error.strerror}"
         raise _unreadable(prefix, reason) from None
-    if len(data) != variable.size or _checksum(data) != variable.checksum:
+    if len(data) != variable.size or masked_crc(data) != variable.checksum:
         raise _unreadable(
             prefix,
             f"the checksum of {variable.name} is wrong; {variable.path} is "
@@ -140,11 +140,6 @@ def _unreadable(prefix: str, reason: str) -> UserError:
     return UserError(
         f"{prefix} is not a readable TensorFlow checkpoint: {reason}."
     )
-
-
-def _checksum(data: bytes) -> int:
-    crc = google_crc32c.value(data)
-    return (crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF
 
 
 def _file_size(path: str) -> int:
@@ -203,7 +198,7 @@ def _block(data: bytes, start: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     trailer = data[end : end + 5]
     require(
         len(trailer) == 5
-        and _checksum(data[start : end + 1])
+        and masked_crc(data[start : end + 1])
         == int.from_bytes(trailer[1:], "little"),
         "a checksum in its index is wrong; it is damaged",
     )

@@ -23,7 +23,6 @@ _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
 _HEADER_BYTES = _LENGTH.size + _CHECKSUM.size
 _FOOTER_BYTES = _CHECKSUM.size
-_MASK_DELTA = 0xA282EAD8
 
 
 def write_records(file: IO, records: Iterable[bytes]) -> tuple[int, int, str]:
@@ -107,6 +106,10 @@ def record_spans(descriptor: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _checksum(data: bytes) -> bytes:
+    return _CHECKSUM.pack(masked_crc(data))
+
+
+def masked_crc(data: bytes) -> int:
+    """Returns the CRC-32C of data as TensorFlow's files hold it."""
     crc = google_crc32c.value(data)
-    rotated = crc >> 15 | crc << 17
-    return _CHECKSUM.pack(rotated + _MASK_DELTA & 0xFFFFFFFF)
+    return (crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF

@@ -29,7 +29,7 @@ _CHUNK = 1000
 _MIN_CHUNKS = 4
 
 # Settings that only predictions depend on.
-_DECODING_SETTINGS = ("null_threshold", "n_best_size", "max_answer_length")
+DECODING_SETTINGS = ("null_threshold", "n_best_size", "max_answer_length")
 
 _FIELDS = ("sequences", "scalars", "decoding")
 
@@ -120,7 +120,7 @@ class FeatureBuilder:
 
     def _digest(self, examples: Sequence[Any], training: bool) -> str:
         settings = to_dict(self.config)
-        for name in _DECODING_SETTINGS:
+        for name in DECODING_SETTINGS:
             del settings[name]
         head = [
             _VERSION,

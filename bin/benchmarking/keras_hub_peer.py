@@ -28,22 +28,11 @@ class KerasHubSide(Side):
         import keras_hub
         import tensorflow as tf
 
+        from albert_tf.interchange.keras_hub import make_backbone
+
         keras.utils.set_random_seed(work.training.seed)
         config, policy = work.model, _POLICIES[work.training.precision]
-        backbone = keras_hub.models.AlbertBackbone(
-            vocabulary_size=config.vocab_size,
-            num_layers=config.num_hidden_layers,
-            num_heads=config.num_attention_heads,
-            embedding_dim=config.embedding_size,
-            hidden_dim=config.hidden_size,
-            intermediate_dim=config.intermediate_size,
-            num_groups=config.num_hidden_groups,
-            num_inner_repetitions=config.inner_group_num,
-            dropout=config.hidden_dropout_prob,
-            max_sequence_length=config.max_position_embeddings,
-            num_segments=config.type_vocab_size,
-            dtype=policy,
-        )
+        backbone = make_backbone(config, policy)
         positions = keras.Input((None,), dtype="int32", name="mask_positions")
         encoded = backbone(backbone.input)
         masked_lm = keras_hub.layers.MaskedLMHead(

@@ -74,6 +74,11 @@ class UnitDocument(NamedTuple):
     name: str
     paragraphs: tuple[str, ...]
 
+    @property
+    def num_characters(self) -> int:
+        """The size of its text."""
+        return sum(map(len, self.paragraphs))
+
 
 @dataclasses.dataclass(frozen=True)
 class FileSurvey:

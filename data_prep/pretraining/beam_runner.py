@@ -346,12 +346,12 @@ def _units(rows: PCollection, plan: BuildPlan) -> PCollection:
         # A large file becomes the work of many.
         | "Spread" >> beam.Reshuffle()
         | "Batch"
-        >> beam.BatchElements(size, size, element_size_fn=_num_characters)
+        >> beam.BatchElements(
+            size,
+            size,
+            element_size_fn=lambda row: UnitDocument(*row).num_characters,
+        )
     )
-
-
-def _num_characters(row: Row) -> int:
-    return sum(map(len, row[3]))
 
 
 class _MakeRecords(beam.DoFn):

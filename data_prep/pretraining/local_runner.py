@@ -186,11 +186,7 @@ def _make_part(
         counts: Counter[str] = Counter()
         batches = maker()(documents, counts)
         part = counts, write_part(work_dir, number, partition, batches, counts)
-    return sum(map(_num_characters, documents)), *part
-
-
-def _num_characters(item: UnitDocument) -> int:
-    return sum(map(len, item.paragraphs))
+    return sum(item.num_characters for item in documents), *part
 
 
 def _units(
@@ -211,7 +207,7 @@ def _units(
     size = 0
     for item in items:
         unit.append(item)
-        size += _num_characters(item)
+        size += item.num_characters
         if size >= plan.unit_characters:
             yield unit
             unit, size = [], 0

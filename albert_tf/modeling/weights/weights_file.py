@@ -18,6 +18,7 @@ import safetensors.numpy
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
+from albert_tf.io.json_files import object_of_unique_keys
 from albert_tf.modeling.weights.stored_weights import StoredWeights, to_float32
 
 # A layer group takes some 2,500 bytes of the header, so this is plenty, and
@@ -186,7 +187,7 @@ def _tensors(path: str) -> dict[str, _Tensor]:
                 file.flush()
                 near = file.name
             stack.enter_context(safetensors.safe_open(near, framework="np"))
-        entries = json.loads(header, object_pairs_hook=_unique)
+        entries = json.loads(header, object_pairs_hook=object_of_unique_keys)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}.") from None
     except (safetensors.SafetensorError, ValueError) as error:
@@ -202,12 +203,6 @@ def _tensors(path: str) -> dict[str, _Tensor]:
         )
         for name, entry in entries.items()
     }
-
-
-def _unique(pairs: list) -> dict:
-    values = dict(pairs)
-    require(len(values) == len(pairs), "a name appears twice in the header")
-    return values
 
 
 def _check_tensor(path: str, name: str, tensor: _Tensor) -> None:

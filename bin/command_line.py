@@ -19,7 +19,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from absl import app, flags, logging
 from tqdm import tqdm
@@ -180,8 +180,7 @@ def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
     except UserError as error:
         sys.exit(f"{program}: {error}")
     except RunStopped as stopped:
-        print(f"{program}: {stopped}", file=sys.stderr)
-        sys.exit(stopped.exit_code)
+        _end(f"{program}: {stopped}", stopped.exit_code)
     except concurrent.futures.process.BrokenProcessPool:
         fewer = ", with fewer --workers" if "workers" in FLAGS else ""
         sys.exit(
@@ -196,11 +195,23 @@ def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
         parts = [program, error.filename, error.strerror or str(error)]
         sys.exit(": ".join(str(part) for part in parts if part))
     except KeyboardInterrupt:
-        print(
-            f"{program}: interrupted; start the same command again.",
-            file=sys.stderr,
-        )
-        sys.exit(128 + signal.SIGINT)
+        text = f"{program}: interrupted; start the same command again."
+        _end(text, 128 + signal.SIGINT)
+
+
+def _end(text: str, status: int) -> NoReturn:
+    """Exits with this status, even where no one reads the line any more.
+
+    What ended the program may have ended `tee`, or closed the terminal.
+    """
+    for stream, line in ((sys.stdout, ""), (sys.stderr, f"{text}\n")):
+        try:
+            stream.write(line)
+            stream.flush()
+        except OSError:
+            # Python would flush it once more, and exit with another status.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(status)
 
 
 @contextlib.contextmanager

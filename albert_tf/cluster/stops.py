@@ -66,12 +66,14 @@ class Interruption:
             os.kill(os.getpid(), number)
             return
         self.received = signal.Signals(number)
-        # Not print, whose lock the interrupted code may hold.
-        os.write(
-            2,
+        text = (
             f"{self.received.name}: saving after this step; the same signal "
-            "again ends at once.\n".encode(),
+            "again ends at once.\n"
         )
+        # Not print, whose lock the interrupted code may hold. The signal may
+        # have ended the reader too: a closed terminal, or tee after Ctrl-C.
+        with contextlib.suppress(OSError):
+            os.write(2, text.encode())
         previous = self._previous[self.received]
         # An embedding program may handle it as well; Python's own handler of
         # SIGINT would raise.

@@ -45,7 +45,9 @@ class ProgressBar:
         self._bar.set_postfix_str(
             "  ".join(filter(None, self._postfix.values())), refresh=False
         )
-        self._bar.update()
+        # A closed terminal must not end the run.
+        with contextlib.suppress(OSError):
+            self._bar.update()
 
     def show_training(
         self,
@@ -74,7 +76,7 @@ class ProgressBar:
         """Prints a line without breaking the bar."""
         if self._silent:
             return
-        # A log on a full disk or a closed pipe must not end the run.
+        # Nor a log on a full disk or a closed pipe.
         with contextlib.suppress(OSError):
             if self._bar.disable:
                 print(line, flush=True)

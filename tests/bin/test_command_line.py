@@ -253,3 +253,29 @@ def test_memory_lies_in_one_arena_per_core(setting):
     )
     # The user's own setting takes precedence.
     assert done.stderr.count("Arena ") == int(setting or 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [("RunStopped('saved', 143)", 143), ("KeyboardInterrupt", 130)],
+)
+def test_a_status_does_not_depend_on_a_reader(error, status):
+    # As in `program 2>&1 | tee log`, where Ctrl-C ends tee first.
+    program = (
+        "from albert_tf.cluster.stops import RunStopped\n"
+        "from bin import command_line\n"
+        "def main(argv):\n"
+        "    print('a line')\n"
+        f"    raise {error}\n"
+        "command_line._guarded(['pretrain'], main)\n"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+        stdout=writer,
+        stderr=writer,
+    )
+    os.close(writer)
+    assert done.returncode == status

@@ -124,7 +124,8 @@ class GradientComputation:
         Args:
             features: `[rows, ...]`; micro_batch_size divides the rows.
             keys: `[rows]`, of dropout.
-            factors: the multiplier of each loss's sum, by its name.
+            factors: the multiplier of each loss's sum, by its name; others
+                are reported only.
             num_applications: of the model's blocks; None: all.
             part_widths: sequence lengths of equal parts of the rows, beyond
                 which there is only padding. Empty: all rows are one part.
@@ -208,7 +209,7 @@ class GradientComputation:
             )
             losses = self._objective.losses(outputs, features)
             loss = tf.add_n(
-                [value * factors[name] for name, (value, _) in losses.items()]
+                [losses[name][0] * factor for name, factor in factors.items()]
             )
         gradients = tape.gradient(
             loss, {v.path: v.value for v in self._variables}

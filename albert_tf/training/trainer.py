@@ -320,15 +320,17 @@ class Trainer(Evaluator):
                     scale * target.loss_weight, weights[target.loss]
                 )
                 for target in self.objective.targets
+                if target.loss_weight
             },
             micro_batch_size=self._micro_batch(numbers.shape[0]),
             num_applications=num_applications,
             part_widths=part_widths,
         )
         # A variable that no loss reaches (the pooler and the sentence head,
-        # where segments have no label) is not updated, as in
-        # google-research/albert: under LAMB the weight decay of a gradient
-        # of 0 takes the whole learning rate off it at every step.
+        # where segments have no label, or their loss no weight) is not
+        # updated, as in google-research/albert: under LAMB the weight decay
+        # of a gradient of 0 takes the whole learning rate off it at every
+        # step.
         reached = [v for v in self._trained if v.path in by_path]
         gradients = all_reduce([by_path[v.path] for v in reached])
         sums = reduced_scalars({"stop_requested": controls[1], **sums})

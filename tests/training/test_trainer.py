@@ -263,6 +263,19 @@ def test_single_segments_train_the_masked_lm_alone(
 
 
 @pytest.mark.slow
+def test_a_loss_without_weight_is_reported_and_trains_nothing(
+    make_trainer, shards_dir
+):
+    trainer = make_trainer(loss_weight=0.0, weight_decay_rate=0.1)
+    before = weights_of(trainer)
+    results = trainer.train_step(make_batches(shards_dir).batch(0))
+    assert results["sum:sentence_order_loss"] > 0
+    changed = changed_paths(before, trainer)
+    assert any("word_embeddings" in path for path in changed)
+    assert not any("order" in path or "pooler" in path for path in changed)
+
+
+@pytest.mark.slow
 def test_dropout_depends_on_the_seed_and_the_step(make_trainer, shards_dir):
     batch = make_batches(shards_dir).batch(0)
     # A rate of 0: the weights stay.

@@ -200,7 +200,7 @@ class SelfAttention(_BlockPart):
         length = packing.seq_length if packing else ops.shape(hidden)[1]
         count = length
         flat = ops.reshape(hidden, (-1, width))
-        rows, reader, flat_reader = None, hidden, flat
+        positions, reader, flat_reader = ops.arange(length)[None], hidden, flat
         output_keys, output_rows = keys[1], read_positions
         if packing and read_positions is None:
             output_keys, output_rows = packing.dropout_rows(keys[1])
@@ -211,8 +211,11 @@ class SelfAttention(_BlockPart):
             else:
                 reader = states_at(hidden, read_positions)
             flat_reader = ops.reshape(reader, (-1, width))
-            heads = ops.arange(self.config.num_attention_heads, dtype="int32")
-            rows = heads[:, None] * length + read_positions[:, None]
+            positions = read_positions
+        # The same for a batch that is cut to a width of its own.
+        heads = ops.arange(self.config.num_attention_heads, dtype="int32")
+        rows = heads[:, None] * self.config.max_position_embeddings
+        rows = rows + ops.cast(positions, "int32")[:, None]
         context_of = functools.partial(
             self._context,
             count=count,

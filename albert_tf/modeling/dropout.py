@@ -17,6 +17,8 @@ from albert_tf.modeling.kernels import fused
 # found by search: Wellons, 2018) and of the golden-ratio sequence.
 _MULTIPLY_1, _MULTIPLY_2 = 0x7FEB352D, 0x846CA68B
 _GOLDEN = 0x9E3779B9
+# Between the numbers of the first elements of two rows: no row is longer.
+_ROW_STRIDE = 1 << 16
 
 
 def _uint32(value: int) -> Tensor:
@@ -63,17 +65,19 @@ def apply_dropout(
     """Returns `inputs` with elements set to 0, the others rescaled.
 
     `inputs` are `[batch, ..., width]`, `keys` `[batch]` uint32, and `rows`
-    integers `[batch, ...]`: where the inputs are some rows of a larger array,
-    their numbers in it, by which they are dropped.
+    integers `[batch, ...]`, or `[1, ...]` for all: where the inputs are some
+    rows of a larger array, their numbers in it, by which they are dropped.
     """
     shape = ops.shape(inputs)
     if rows is None:
-        counter = ops.arange(math.prod(shape[1:]))[None]
-    else:
-        counter = ops.cast(rows, "int32")[..., None] * shape[-1]
-        counter = counter + ops.arange(shape[-1])
-        counter = ops.reshape(counter, (shape[0], -1))
-    counter = ops.multiply(ops.cast(counter, "uint32"), _uint32(_GOLDEN))
+        rows = ops.reshape(
+            ops.arange(math.prod(shape[1:-1])), (1, *shape[1:-1])
+        )
+    # Whatever the width of the array: it may be cut.
+    counter = ops.cast(rows, "uint32")[..., None] * _uint32(_ROW_STRIDE)
+    counter = counter + ops.cast(ops.arange(shape[-1]), "uint32")
+    counter = ops.reshape(counter, (ops.shape(rows)[0], -1))
+    counter = ops.multiply(counter, _uint32(_GOLDEN))
     bits = _avalanche(ops.bitwise_xor(ops.expand_dims(keys, 1), counter))
     keep = ops.reshape(bits, shape) >= _uint32(int(rate * 2**32))
     scale = ops.cast(1.0 / (1.0 - rate), inputs.dtype)

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.config import ModelConfig
 from albert_tf.modeling.dropout import ExampleDropout, example_keys, fold_in
+from albert_tf.modeling.encoder import AlbertEncoder
 
 ONES = np.ones((8, 6, 50), "float32")
 
@@ -58,6 +60,41 @@ def test_examples_sites_and_positions_are_masked_independently():
     flat = whole.reshape(8, -1)
     for lag in (1, 2, 8, 50):
         assert_independent(flat[:, lag:], flat[:, :-lag])
+
+
+@pytest.mark.parametrize("read_positions", [None, np.array([[0, 4]] * 8)])
+def test_masks_do_not_depend_on_the_width_of_the_batch(read_positions):
+    config = ModelConfig(
+        vocab_size=12,
+        embedding_size=4,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=9,
+        hidden_dropout_prob=0.5,
+        attention_probs_dropout_prob=0.5,
+        initializer_range=0.5,
+    )
+    encoder = AlbertEncoder(config)
+
+    def states(width):
+        ids = np.zeros((8, width), np.int32)
+        ids[:, :5] = np.arange(40).reshape(8, 5) % 12
+        real = np.broadcast_to(np.arange(width) < 5, ids.shape)
+        encoded = encoder(
+            ids,
+            real.astype(np.int32),
+            np.zeros_like(ids),
+            dropout_keys=keys_of(),
+            training=True,
+            read_positions=read_positions,
+        )
+        if read_positions is not None:
+            return np.asarray(encoded["read_output"])
+        return np.asarray(encoded["sequence_output"])[:, :5]
+
+    np.testing.assert_allclose(states(9), states(5), atol=1e-5)
 
 
 def test_keys_of_a_step_do_not_collide():

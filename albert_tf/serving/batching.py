@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,8 +15,9 @@ from albert_tf.config import ServingConfig, UserError, require
 from albert_tf.interchange.export.exported_model import ExportedModel
 
 Arrays = dict[str, np.ndarray]
-# Requests can be concatenated that have the signature and these shapes.
-_Group = tuple[str, tuple[tuple[int, ...], ...]]
+# Requests can be concatenated that have the signature and these shapes; one
+# that is to be alone has itself there too.
+_Group = tuple[object, ...]
 
 
 @dataclasses.dataclass(eq=False)
@@ -55,7 +57,8 @@ class Batcher:
         """
         # Every choice is a row.
         sizes = [
-            a.size if a.dtype == object else len(a) for a in arrays.values()
+            a.size if a.dtype == object else math.prod(a.shape[:-1])
+            for a in arrays.values()
         ]
         rows = max(sizes) if all(sizes) else 0
         limit = self._config.max_batch_size
@@ -66,7 +69,12 @@ class Batcher:
         )
         loop = asyncio.get_running_loop()
         waiting = _Waiting(arrays, rows, loop.time(), loop.create_future())
-        group = signature, tuple(a.shape[1:] for a in arrays.values())
+        group: _Group = (signature, *(a.shape[1:] for a in arrays.values()))
+        # The lengths of examples, and so the columns of their answers, are
+        # not known before the model parses them.
+        specs = self._model.signatures[signature].outputs
+        if "examples" in arrays and _variable(specs):
+            group = (*group, waiting)
         self._groups.setdefault(group, []).append(waiting)
         self._arrived.set()
         try:
@@ -91,7 +99,7 @@ class Batcher:
                 await self._collect(group)
                 if not (batch := self._take(group)):
                     continue
-                signature = group[0]
+                signature = str(group[0])
                 rows = sum(waiting.rows for waiting in batch)
                 self._batch_rows.labels(signature).observe(rows)
                 try:
@@ -176,6 +184,15 @@ class Batcher:
         ]
 
 
+def _variable(specs: Mapping[str, tf.TensorSpec]) -> list[str]:
+    """Returns the outputs whose number of columns depends on the texts."""
+    return [
+        name
+        for name, spec in specs.items()
+        if spec.shape.rank > 1 and spec.shape[1] is None
+    ]
+
+
 def _without_padding(
     outputs: Arrays, specs: Mapping[str, tf.TensorSpec]
 ) -> Arrays:
@@ -184,11 +201,7 @@ def _without_padding(
     Among outputs whose number of columns depends on the texts there are
     strings, which are "" in padding only.
     """
-    variable = [
-        name
-        for name, spec in specs.items()
-        if spec.shape.rank > 1 and spec.shape[1] is None
-    ]
+    variable = _variable(specs)
     filled = [
         np.flatnonzero((value != b"").any(axis=(0, *range(2, value.ndim))))
         for value in (outputs[name] for name in variable)

@@ -35,21 +35,28 @@ class StubModel(ExportedModel):
             "words": tf.TensorSpec([None, None], tf.string, "words"),
         }
         choices = tf.TensorSpec([None, None], tf.string, "choices")
+        examples = tf.TensorSpec([None], tf.string, "examples")
+        ids = tf.TensorSpec([None, None, None], tf.int32, "input_ids")
         self.signatures = {
             name: ExportedSignature(
-                inputs | {"text": text}, {output: outputs[output]}, None
+                inputs or {"text": text}, {output: outputs[output]}, None
             )
             for name, inputs, output in (
                 ("serving_default", {}, "length"),
                 ("words", {}, "words"),
-                ("choices", {"choices": choices}, "length"),
+                ("choices", {"choices": choices, "text": text}, "length"),
+                ("examples", {"examples": examples}, "words"),
+                ("tokens", {"input_ids": ids}, "length"),
             )
         }
         self.batches = []
         self.started, self.go = threading.Event(), threading.Event()
 
     def call(self, signature, inputs):
-        texts = [text.decode() for text in inputs["text"]]
+        if signature == "tokens":
+            return {"length": np.array([len(c) for c in inputs["input_ids"]])}
+        given = "examples" if signature == "examples" else "text"
+        texts = [text.decode() for text in inputs[given]]
         self.batches.append(texts)
         if "wait" in texts:
             self.started.set()
@@ -58,7 +65,7 @@ class StubModel(ExportedModel):
             raise UserError("bad is refused.")
         if "bug" in texts:
             raise RuntimeError("a bug")
-        if signature == "words":
+        if signature in ("words", "examples"):
             words = [text.split() for text in texts]
             width = max(map(len, words))
             padded = [row + [""] * (width - len(row)) for row in words]

@@ -190,6 +190,27 @@ def test_padding_for_other_requests_is_removed(stub):
     assert answers[1][1] == {"predictions": [["a", ""], ["a", "b"]]}
 
 
+def test_examples_of_unknown_length_do_not_share_a_batch(stub):
+    with serving(stub) as client:
+        answers = waiting_with(
+            client,
+            stub,
+            {"signature_name": "examples", "instances": ["a b c d"]},
+            {"signature_name": "examples", "instances": ["a", "a b"]},
+        )
+    assert len(stub.batches) == 3
+    assert answers[0][1] == {"predictions": [["a", "b", "c", "d"]]}
+    assert answers[1][1] == {"predictions": [["a", ""], ["a", "b"]]}
+
+
+def test_every_choice_of_ids_counts_as_a_row(stub):
+    with serving(stub, max_batch_size=3) as client:
+        for number, status in ((3, 200), (4, 400)):
+            inputs = {"input_ids": [[[1, 2, 3, 4, 5]] * number]}
+            body = {"signature_name": "tokens", "inputs": inputs}
+            assert client.predict(body)[0] == status
+
+
 def test_every_choice_counts_as_a_row(stub):
     with serving(stub, max_batch_size=3) as client:
         for number, status in ((3, 200), (4, 400), (0, 400)):

@@ -77,7 +77,14 @@ def _token_signatures(
         if has_choices:
             each = [size[0], size[1] // length, length]
             given = {n: tf.reshape(v, each) for n, v in given.items()}
-        return tokens(*given.values())
+        answers = tokens(*given.values())
+        if has_choices:
+            # Some examples have fewer choices than others.
+            real = tf.reduce_any(given["input_mask"] > 0, axis=-1)
+            probs = answers["probabilities"] * tf.cast(real, tf.float32)
+            total = tf.reduce_sum(probs, axis=-1, keepdims=True)
+            answers["probabilities"] = tf.math.divide_no_nan(probs, total)
+        return answers
 
     of_choices = f", {length} ids for each choice in turn"
     lists = ", ".join(names) + (of_choices if has_choices else "")

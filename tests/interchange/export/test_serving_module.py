@@ -125,6 +125,12 @@ def test_examples_of_choices(load, serve):
     )
     assert want["probabilities"].shape == (1, 1)
     np.testing.assert_allclose(got["probabilities"], [[1 / 3] * 3], **CLOSE)
+    # Beside an example of more choices it has the same answer.
+    examples.append(serialized({n: np.tile(v, 4) for n, v in row.items()}))
+    got = serve("multiple_choice", "examples", examples=examples)
+    np.testing.assert_allclose(
+        got["probabilities"], [[1 / 3] * 3 + [0.0], [1 / 4] * 4], **CLOSE
+    )
 
 
 def test_the_default_of_a_task_of_pairs_takes_pairs(classifier, module):

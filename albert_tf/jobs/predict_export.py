@@ -49,8 +49,18 @@ def _choices(call: Call, batch: Sequence[Any]) -> list[Any]:
 
 def _words(call: Call, batch: Sequence[Any]) -> list[Any]:
     answers = call("words", text=[" ".join(e.words) for e in batch])
-    rows = answers["probabilities"]
-    return [row[: len(e.words)] for row, e in zip(rows, batch, strict=True)]
+    scores = []
+    for example, words, row in zip(
+        batch, answers["words"], answers["probabilities"], strict=True
+    ):
+        expected = len(example.words)
+        require(
+            (found := np.count_nonzero(words)) == expected,
+            f"{example.location}: an export reads the first {found} of these "
+            f"{expected} words; divide the text, or give --model_dir.",
+        )
+        scores.append(row[:expected])
+    return scores
 
 
 def _answers(call: Call, batch: Sequence[Any]) -> list[Prediction]:

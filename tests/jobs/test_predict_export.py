@@ -82,6 +82,14 @@ def test_predictions_are_those_of_the_model_directory(predictors, kind, items):
 
 
 @pytest.mark.slow
+def test_words_that_an_export_does_not_read(predictors):
+    _, exported = predictors("token_classification")
+    items = ["tepu " * 6, "bada " * 4001]
+    with pytest.raises(UserError, match="the first 4000 of these 4001 words"):
+        list(exported.predict(TokenClassification(), items))
+
+
+@pytest.mark.slow
 def test_masks_and_vectors_are_those_of_the_model_directory(predictors):
     ours, exported = predictors("pretraining")
     texts = ["the [MASK] bada", "[MASK][MASK]", "[MASK] gule", "a [MASK]"]

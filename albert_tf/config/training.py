@@ -188,8 +188,9 @@ class TrainingConfig(Section):
     )
     max_loss_spike: float = setting(
         0.0,
-        "Skip a step whose loss exceeds the mean of the last 128 steps by "
-        "more than this number of standard deviations; 0: never.",
+        "Skip a step whose loss exceeds the mean of the last 128 steps with "
+        "the same masks, shards and depth by more than this number of "
+        "standard deviations; 0: never.",
         minimum=0.0,
         may_change=True,
     )

@@ -161,6 +161,9 @@ class _Loop:
         with contextlib.closing(source):
             while not self.state.progress.finished:
                 call, batches = self._next(source)
+                if call.start in self._stage_starts():
+                    # Its losses do not compare with those before.
+                    self.state.spikes.losses = []
                 with self._compiling(call.start), self.profiler.profiled(call):
                     results = self.trainer.train_steps(
                         batches,
@@ -173,6 +176,10 @@ class _Loop:
                 better = after_call(self.state, self.stragglers, results[-1])
                 self._save_or_stop(better, bool(results[-1]["stop_requested"]))
 
+    def _stage_starts(self) -> set[int]:
+        """Returns the steps where masks, shards or depth change."""
+        return {*self.job.phases.starts, *self.job.depths.starts}
+
     def _calls(self, step: int) -> Iterator[range]:
         """Yields the steps of each call; actions happen between calls."""
         config = self.config
@@ -183,8 +190,7 @@ class _Loop:
         ]
         fixed = sorted(
             {
-                *self.job.phases.starts,
-                *self.job.depths.starts,
+                *self._stage_starts(),
                 *self.profiler.steps,
                 config.num_train_steps,
             }

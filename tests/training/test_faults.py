@@ -3,6 +3,7 @@
 import concurrent.futures
 import errno
 import json
+import math
 import os
 import shutil
 import signal
@@ -31,7 +32,7 @@ from albert_tf.io import files
 from albert_tf.jobs import pretrain
 from albert_tf.records.shards import open_shards
 from albert_tf.rundir.checkpoints import Checkpoints
-from albert_tf.training import loop
+from albert_tf.training import loop, running_statistics
 
 
 @pytest.mark.slow
@@ -94,6 +95,25 @@ def test_a_nonfinite_loss_stops_the_run(fake_run, tmp_path, monkeypatch):
     assert event["step"] == 7
     assert len(event["records"]) == 8
     assert all(name in message for name in event["records"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"masking_schedule": "0:0.15,6:0.3"}, {"ngram_schedule": "0:1,6:3"}],
+)
+def test_a_new_stage_is_judged_by_its_own_losses(fake_run, monkeypatch, change):
+    monkeypatch.setattr(running_statistics, "_MIN_LOSSES", 2)
+    limits = []
+    plain_steps = loop.Trainer.train_steps
+
+    def train_steps(self, batches, depth=None, **controls):
+        limits.append(controls["loss_limit"])
+        return plain_steps(self, batches, depth, **controls)
+
+    monkeypatch.setattr(loop.Trainer, "train_steps", train_steps)
+    fake_run(max_loss_spike=6.0, **change)
+    no_limit = [number for number in range(12) if math.isinf(limits[number])]
+    assert no_limit == [0, 1, 6, 7]
 
 
 @pytest.mark.slow

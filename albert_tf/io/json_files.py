@@ -9,9 +9,9 @@ from typing import Any
 from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
 
-# The largest size of files that users bring: JSON documents, and vocabularies
-# of whatever form (the largest of ALBERT's have 2 million bytes).
-MAX_JSON_BYTES = 1 << 20
+# The largest size of JSON documents that users bring: a configuration with
+# 65,536 labels, or a vocabulary.
+MAX_JSON_BYTES = 16 << 20
 
 
 def object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -55,11 +55,9 @@ def read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
     return content
 
 
-def read_json(
-    path: str | os.PathLike[str], limit: int = MAX_JSON_BYTES
-) -> dict[str, Any]:
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the JSON object in a file; see `read_at_most`, `parse_json`."""
-    return parse_json(read_at_most(path, limit), str(path))
+    return parse_json(read_at_most(path, MAX_JSON_BYTES), str(path))
 
 
 def parse_json(content: bytes, name: str) -> dict[str, Any]:

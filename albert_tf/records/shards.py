@@ -34,8 +34,6 @@ METADATA_NAME = "metadata.json"
 TOKENIZER_DIRECTORY = "tokenizer"
 FORMAT_VERSION = 1
 _COPY_BYTES = 1 << 24
-# An entry of a shard has up to 250.
-_MAX_METADATA_BYTES = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,7 +243,7 @@ def read_metadata(directory: files.Path) -> dict[str, Any]:
         "unfinished; run build_pretraining_data again with this output "
         "directory to finish it.",
     )
-    metadata = read_json(path, _MAX_METADATA_BYTES)
+    metadata = read_json(path)
     version = metadata.get("format_version")
     require(
         version == FORMAT_VERSION,

@@ -21,7 +21,6 @@ from albert_tf.config import UserError, require, shown
 from albert_tf.io.json_files import read_json
 from albert_tf.text import normalization, wordpiece
 from albert_tf.text.tokenizer_base import (
-    MAX_VOCABULARY_BYTES,
     SENTENCEPIECE_SPECIALS,
     WORDPIECE_SPECIALS,
     check_number_of_pieces,
@@ -249,7 +248,7 @@ def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
             other pieces than ours, and a file that cannot be read or is
             damaged.
     """
-    values = read_json(path, MAX_VOCABULARY_BYTES)
+    values = read_json(path)
     model = values.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
     require(

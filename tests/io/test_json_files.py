@@ -67,7 +67,7 @@ def test_a_file_that_hides_its_size_is_not_read_to_its_end(
     path = tmp_path / "growing.json"
     path.write_bytes(b" " * (MAX_JSON_BYTES + 9))
     monkeypatch.setattr("albert_tf.io.files.size", lambda path: 0)
-    with pytest.raises(UserError, match="has 1048577 bytes; .* is refused"):
+    with pytest.raises(UserError, match="has 16777217 bytes; .* is refused"):
         read_json(path)
 
 

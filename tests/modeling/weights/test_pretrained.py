@@ -130,6 +130,15 @@ def test_a_pooler_that_was_left_out_stays_out(tmp_path):
     assert_same(values_of(again), values_of(model))
 
 
+def test_as_many_labels_as_a_task_may_have(tmp_path):
+    names = [f"a label of some thirty letters {n}" for n in range(1 << 16)]
+    tiny = {**TINY, "num_hidden_layers": 1, "inner_group_num": 1}
+    model = AlbertForClassification(override(ModelConfig(), tiny), labels=names)
+    model.save_pretrained(tmp_path)
+    again = AlbertForClassification.from_pretrained(tmp_path)
+    assert again.labels == names
+
+
 def test_labels_are_those_of_the_file_or_new(copied, capsys):
     directory = copied("AlbertForClassification")
     names = ["no", "maybe", "yes"]

@@ -3,8 +3,9 @@
 On a disk the system holds the lock (flock) and frees it when the process
 ends, however it ends. That reaches as far as the system does: for jobs on
 other machines, and in buckets, which have no locks, the holder rewrites the
-file every few seconds, and its lock is taken over after a minute without.
-The clocks of two machines need not agree.
+file every few seconds, and its lock is taken over after a minute without; a
+holder that was suspended so long ends as soon as it finds that. The clocks of
+two machines need not agree.
 """
 
 import contextlib
@@ -65,8 +66,16 @@ def locked(path: str, hint: str) -> Iterator[None]:
         def renew() -> None:
             while not ended.wait(_RENEWAL_SECONDS):
                 # A full disk or a lost connection: the next may succeed.
-                with contextlib.suppress(OSError):
+                try:
                     write(next(contents))
+                except OSError:
+                    pass
+                except _HeldError as error:
+                    # At once: whatever it wrote now would be the other's.
+                    text = f"{_in_use(path, str(error), hint)}\n"
+                    with contextlib.suppress(OSError):
+                        os.write(2, text.encode())
+                    os._exit(1)
 
         thread = threading.Thread(target=renew, name="lock", daemon=True)
         thread.start()
@@ -148,13 +157,20 @@ def _take_by_renewals(
         with files.open(path, "wb") as file:
             file.write(content)
 
+    def renew(content: bytes) -> None:
+        found = _content_at(path)
+        holder, own = _holder(found), _holder(content.decode())
+        if holder and {**holder, "renewed": 0} != {**own, "renewed": 0}:
+            raise _HeldError(found)
+        write(content)
+
     write(content)
     time.sleep(1)
     written = _content_at(path)
     if written != content.decode():
         raise _HeldError(written)
     try:
-        yield write
+        yield renew
     finally:
         with contextlib.suppress(OSError):
             files.remove(path)

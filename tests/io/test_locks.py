@@ -172,6 +172,22 @@ def test_a_job_that_died_elsewhere_is_taken_over(anywhere, quick):
 
 
 @pytest.mark.parametrize("anywhere", WITHOUT_FLOCK, indirect=True)
+def test_a_job_whose_lock_was_taken_over_ends(
+    anywhere, quick, monkeypatch, capfd
+):
+    files.makedirs(anywhere)
+    ended = threading.Event()
+    monkeypatch.setattr(locks.os, "_exit", lambda status: ended.set())
+    with locked(anywhere):
+        first = f"{anywhere}/lock"
+        write_foreign_lock(first, 9)
+        assert ended.wait(5)
+        with files.open(first, "r") as file:
+            assert json.load(file)["pid"] == 7
+    assert "is in use by process 7 on elsewhere" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("anywhere", WITHOUT_FLOCK, indirect=True)
 def test_of_two_that_begin_at_once_one_gives_way(anywhere, a_job_elsewhere):
     a_job_elsewhere(f"{anywhere}/lock")
     with pytest.raises(UserError, match="process 7 on else"), locked(anywhere):

@@ -35,6 +35,7 @@ class Children:
     def __init__(self) -> None:
         self.processes: list[subprocess.Popen] = []
         self.received: signal.Signals | None = None
+        self._signalled: list[subprocess.Popen] = []
 
     def __enter__(self) -> "Children":
         self._previous = {
@@ -71,7 +72,7 @@ class Children:
             **options,
         )
         self.processes.append(process)
-        if self.received:
+        if self.received and process not in self._signalled:
             # Received while this process was being started.
             process.send_signal(self.received)
         return process
@@ -79,6 +80,7 @@ class Children:
     def _pass_on(self, number: int, frame: types.FrameType | None) -> None:
         self.received = signal.Signals(number)
         for process in self.processes:
+            self._signalled.append(process)
             process.send_signal(number)
 
 

@@ -83,7 +83,8 @@ def main(command: list[str]) -> None:
                     "brought no newer checkpoint: given up."
                 )
                 sys.exit(status)
-            pause = FLAGS.backoff_secs * 2**without_progress
+            # Beyond some power no float holds it.
+            pause = FLAGS.backoff_secs * 2 ** min(without_progress, 60)
             pause = min(pause, _MAX_PAUSE_SECONDS)
             without_progress += 1
             reached = f" after step {newest}" if newest >= 0 else ""

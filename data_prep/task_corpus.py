@@ -30,8 +30,8 @@ def build_task_corpus(
     the pair, as the task does. 20 single texts are one.
 
     Raises:
-        UserError: for files that cannot be read, and for training examples
-            without text.
+        UserError: for files that cannot be read, for training examples
+            without text, and for another `train.txt` in the directory.
     """
     examples = task.read(data_dir, _SPLIT, log)
     texts = [task.kind.texts(example) for example in examples]
@@ -40,11 +40,17 @@ def build_task_corpus(
         bool(documents),
         f"{data_dir}: no {_SPLIT} example of {task.name} has text.",
     )
+    path = os.path.join(output_dir, f"{_SPLIT}.txt")
+    content = "".join("\n".join(lines) + "\n\n" for lines in documents).encode()
+    if files.exists(path):
+        # It may be the user's.
+        with files.open(path) as file:
+            require(
+                file.read() == content,
+                f"{path} exists, with other text; choose another --output_dir.",
+            )
     files.makedirs(output_dir)
-    files.write(
-        os.path.join(output_dir, f"{_SPLIT}.txt"),
-        "".join("\n".join(lines) + "\n\n" for lines in documents).encode(),
-    )
+    files.write(path, content)
     return TaskCorpus(len(documents), any(len(text) > 1 for text in texts))
 
 

@@ -87,7 +87,8 @@ def train_vocabulary(
         "character_coverage": character_coverage,
         "source": source,
     }
-    output_dir = os.path.abspath(output_dir)
+    # A directory cannot be renamed to a link.
+    output_dir = os.path.realpath(output_dir)
     check_output_directory(output_dir)
     finished = _finished_summary(output_dir, settings)
     if finished is not None:

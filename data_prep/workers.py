@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -82,7 +83,9 @@ def _keep_freed_memory() -> None:
 
 
 def _begin_worker() -> None:
-    """Prepares a worker, which ends when its parent is killed."""
+    """Prepares a worker, which ends when its parent ends, however it does."""
+    # Ctrl-C in a terminal reaches it too; its parent reports that.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _keep_freed_memory()
     parent = multiprocessing.parent_process()
 

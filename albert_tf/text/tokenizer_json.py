@@ -75,7 +75,7 @@ def sentencepiece_json(
                 ]
                 for piece in model.pieces
             ],
-            "byte_fallback": False,
+            "byte_fallback": model.trainer_spec.byte_fallback,
         },
     )
 

@@ -67,6 +67,8 @@ def import_shards(
         SENTENCE_OBJECTIVES, sentence_objective, "sentence_objective"
     )
     files = _files_by_split(inputs, eval_inputs)
+    # A directory cannot be renamed to a link.
+    output_dir = os.path.realpath(output_dir)
     require(
         not os.path.exists(output_dir)
         or (os.path.isdir(output_dir) and not os.listdir(output_dir)),
@@ -132,7 +134,10 @@ def _files_by_split(
 
 
 def _list_files(inputs: Sequence[str]) -> list[str]:
-    """Returns the files that `inputs` name, sorted, each once."""
+    """Returns the files that `inputs` name, sorted, each once.
+
+    Of several names of a file (links) the first one counts.
+    """
     found: dict[str, str] = {}
     for path in inputs:
         pattern = path
@@ -150,8 +155,10 @@ def _list_files(inputs: Sequence[str]) -> list[str]:
                 f"{METADATA_NAME}; nothing is to be imported: train on it "
                 "with --train_data.",
             )
-        found.update((os.path.abspath(file), file) for file in files)
-    return [found[path] for path in sorted(found)]
+        for file in files:
+            real = os.path.realpath(file)
+            found[real] = min(found.get(real, file), file, key=os.path.abspath)
+    return sorted(found.values(), key=os.path.abspath)
 
 
 def read_lengths(path: str) -> tuple[int, int] | None:

@@ -52,6 +52,17 @@ def test_tagged_words_are_a_line(tmp_path):
     assert corpus_of(task, tmp_path) == ((1, False), [["a b", "c"]])
 
 
+def test_a_file_of_the_user_stays(tmp_path):
+    tagged = "a x\nb y\n\nc x\n"
+    (tmp_path / "train.txt").write_text(tagged)
+    task = custom_task(["word=0", "tag=1"])
+    with pytest.raises(UserError, match=r"train\.txt exists, with other text"):
+        build_task_corpus(task, str(tmp_path), str(tmp_path))
+    assert (tmp_path / "train.txt").read_text() == tagged
+    # The same again is no harm.
+    assert corpus_of(task, tmp_path) == corpus_of(task, tmp_path)
+
+
 def test_examples_without_text(tmp_path):
     write_task(tmp_path, [" \tx", " \ty"])
     message = "no train example of classification has text"

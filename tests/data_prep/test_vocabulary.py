@@ -136,6 +136,14 @@ def test_finished_directory_is_left_alone(finished):
     assert read_files(finished) == before
 
 
+def test_a_link_to_an_empty_directory(tmp_path, sentences):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    train_vocabulary(sentences, tmp_path / "link", vocab_size=100)
+    assert "vocab_summary.json" in os.listdir(tmp_path / "real")
+    assert (tmp_path / "link").is_symlink()
+
+
 def test_foreign_directory_is_left_alone(tmp_path, sentences):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match=r"holds no vocab_summary\.json"):

@@ -14,6 +14,7 @@ from sentencepiece import sentencepiece_model_pb2 as proto
 
 from albert_tf.text.normalization import normalized_offsets
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer_json import sentencepiece_json
 from albert_tf.text.wordpiece import word_offsets
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
@@ -222,6 +223,9 @@ def test_byte_fallback(comma_tokenizer):
         *((f"<0x{byte:02X}>", "😀") for byte in "😀".encode()),
         ("a", "a"),
     ]
+    # The file for other libraries says so too.
+    written = sentencepiece_json(tokenizer.model_bytes, **UNCASED)
+    assert written["model"]["byte_fallback"] is True
 
 
 @pytest.mark.parametrize(

@@ -208,10 +208,20 @@ def test_arguments_that_do_not_fit_are_refused(
     assert os.listdir(tmp_path) == ["theirs"]
 
 
-def test_an_empty_directory_may_be_there(originals, tmp_path, run_import):
+def test_a_link_is_the_file_that_it_names(originals, run_import):
+    (originals / "latest").symlink_to("wiki.a")
+    metadata = run_import(originals)
+    shards = metadata["splits"]["train"]["shards"]
+    assert [shard["num_records"] for shard in shards] == [4, 0, 3]
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_an_empty_directory_may_be_there(link, originals, tmp_path, run_import):
     output = tmp_path / "nested" / "ours"
     output.mkdir(parents=True)
-    run_import(originals, output="nested/ours/")
+    if link:
+        (tmp_path / "link").symlink_to("nested/ours")
+    run_import(originals, output="link" if link else "nested/ours/")
     assert os.listdir(output.parent) == ["ours"]
     with open_shards(output, "train") as shards:
         assert len(shards) == 7

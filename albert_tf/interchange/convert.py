@@ -117,12 +117,14 @@ def convert(
     task = source.directory and read_task_record(
         source.directory, source.config.max_position_embeddings
     )
-    if task and not head and target.stores_task:
+    described = source.description
+    own_head = not head or (described and described.kind == kind.__name__)
+    if task and own_head and target.stores_task:
         shorter = min(task.features.max_seq_length, length)
         features = override(task.features, {"max_seq_length": shorter})
         task = dataclasses.replace(task, features=features)
         loaded = dataclasses.replace(loaded, task=task)
-    elif task and not head:
+    elif task:
         log(f"Not stored: {TASK_FILE}, the settings of {task.task}.")
     with replacing_directory(
         to_path, target.last, replaces=REPLACEABLE
@@ -202,7 +204,11 @@ def _read(
     possible = [models_by_head()[row] for row in _possible_heads(source)]
     declared = {name for row in possible for name in row.head_names}
     held = heads_in(source.stored, declared)
-    new_heads = tuple(name for name in kind.head_names if name not in held)
+    new_heads = tuple(
+        name
+        for name in kind.head_names
+        if name not in held and HEADS[name].weight_names
+    )
     require(
         allow_missing or not new_heads,
         f"{source.source} has no head {' and '.join(new_heads)}; "

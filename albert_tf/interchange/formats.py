@@ -127,11 +127,13 @@ def _one_file(
         loaded.tokenizer.save(directory, loaded.max_seq_length)
         if loaded.labels:
             write_json(os.path.join(directory, _LABELS_FILE), loaded.labels)
+        if loaded.task:
+            loaded.task.write(directory)
 
     return Format(
         library=library,
         write=write,
-        files=frozenset((name, _LABELS_FILE, *TOKENIZER_FILES)),
+        files=frozenset((name, _LABELS_FILE, TASK_FILE, *TOKENIZER_FILES)),
         last=name,
         package=package,
         stores_task=True,

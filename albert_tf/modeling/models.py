@@ -117,11 +117,14 @@ class AlbertModel(FittableModel):
             num_labels in (None, len(labels)),
             f"num_labels={num_labels!r} and {len(labels)} labels do not agree.",
         )
+        names = [] if isinstance(labels, str) else list(labels)
         require(
-            bool(labels) and all(labels) and len(set(labels)) == len(labels),
-            f"labels={list(labels)} must be names, all different.",
+            bool(names)
+            and all(isinstance(name, str) and name for name in names)
+            and len(set(names)) == len(names),
+            f"labels={labels!r} must be names, strings that are all different.",
         )
-        return list(labels)
+        return list(map(str, names))
 
     def _checked_options(self, options: Mapping[str, int]) -> dict[str, int]:
         """Returns the arguments of the heads, all known and positive."""

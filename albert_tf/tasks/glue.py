@@ -65,7 +65,8 @@ class GlueFiles:
         rows = read_table(path, "download GLUE's own file.")
         if file.header:
             header = rows.pop(0)
-            column = len(header.fields) if file.label is None else file.label
+            # Without labels an example is told by its index.
+            column = 0 if file.label is None else file.label
             name = "".join(header.fields[column:][:1]).strip()
             require(
                 name not in self.labels and not is_number(name),

@@ -233,6 +233,15 @@ def test_heads_of_the_weights_that_the_class_lacks(saved):
         converted(one, "model_directory", head="regression")
 
 
+def test_a_head_without_weights_is_not_missing(saved):
+    place, lines = converted(
+        saved(), "model_directory", head="sentence_embedding"
+    )
+    loaded = load_model_directory(place)
+    assert [*loaded.model.heads] == ["sentence_embedding"]
+    assert not any("Initialised" in line for line in lines)
+
+
 def test_beams_of_answers_are_kept_or_reported(tmp_path, tiny_tokenizer):
     kind = models_by_head()["answerable_span"]
     model = kind(TINY, head_options={"start_n_top": 7})
@@ -291,11 +300,18 @@ def test_the_record_of_a_task_is_kept_or_reported(saved):
     lost, lines = converted(directory, "google_tf1")
     assert read_task_record(lost, 16) is None
     assert "Not stored: task.json, the settings of SQuAD2.0." in lines
+    one_file, _ = converted(directory, "keras")
+    assert read_task_record(one_file, 16) == record
+    own, _ = converted(
+        directory, "model_directory", head="answerable_span", overwrite=True
+    )
+    assert read_task_record(own, 16) == record
     # A new head is of another task.
-    other, _ = converted(
+    other, lines = converted(
         directory, "model_directory", head="none", overwrite=True
     )
     assert read_task_record(other, 16) is None
+    assert "Not stored: task.json, the settings of SQuAD2.0." in lines
     # A shorter position table takes shorter sequences.
     short, _ = converted(
         directory,

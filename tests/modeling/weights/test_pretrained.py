@@ -139,6 +139,18 @@ def test_as_many_labels_as_a_task_may_have(tmp_path):
     assert again.labels == names
 
 
+@pytest.mark.parametrize("labels", ["ab", [1, 2], ["a", "a"], ["a", ""], []])
+def test_labels_are_names(labels):
+    with pytest.raises(UserError, match="must be names, strings that are all"):
+        AlbertForClassification(override(ModelConfig(), TINY), labels=labels)
+
+
+def test_labels_of_numpy_are_names():
+    names = np.array(["a", "b"])
+    model = AlbertForClassification(override(ModelConfig(), TINY), labels=names)
+    assert model.labels == ["a", "b"]
+
+
 def test_labels_are_those_of_the_file_or_new(copied, capsys):
     directory = copied("AlbertForClassification")
     names = ["no", "maybe", "yes"]

@@ -50,12 +50,17 @@ def numpy_keys(seed, step, numbers):
 def numpy_dropout(keys):
     """Returns drop(x, rate, sites): `sites` lead from the model inwards."""
 
-    def drop(x, rate, *sites):
+    def drop(x, rate, *sites, longest=0):
         mine = keys
         for site in sites:
             mine = mix(mine + (site + 1) * _GOLDEN)
-        size = x[0].size
-        counters = (np.arange(size).astype(object) * _GOLDEN) & _MASK
+        # Rows are 2^16 elements apart; those of attention are numbered as if
+        # the sequences were of the largest length.
+        rows = np.arange(x[0].size // x.shape[-1])
+        if longest:
+            rows = rows // x.shape[2] * longest + rows % x.shape[2]
+        counters = rows[:, None] * 2**16 + np.arange(x.shape[-1])
+        counters = (counters.ravel().astype(object) * _GOLDEN) & _MASK
         bits = mix(mine[:, None] ^ counters[None])
         keep = (bits >= int(rate * 2**32)).astype(bool).reshape(x.shape)
         return np.where(keep, x / (1 - rate), 0)
@@ -63,7 +68,7 @@ def numpy_dropout(keys):
     return drop
 
 
-def no_dropout(x, rate, *sites):
+def no_dropout(x, rate, *sites, longest=0):
     return x
 
 
@@ -150,7 +155,8 @@ class NumpyAlbert:
             probs[:, head] = softmax(logits)
         self.attentions.append(probs)
         rate = config.attention_probs_dropout_prob
-        probs = self.drop(probs, rate, site, 0, 0)
+        longest = config.max_position_embeddings
+        probs = self.drop(probs, rate, site, 0, 0, longest=longest)
         context = np.concatenate(
             [
                 probs[:, head] @ v[..., head * width : (head + 1) * width]

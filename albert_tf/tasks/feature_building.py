@@ -8,6 +8,7 @@ import io
 import json
 import multiprocessing
 import os
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,7 +114,13 @@ class FeatureBuilder:
             return concatenated([build(chunk) for chunk in chunks])
         # Not forked: TensorFlow's threads do not survive that.
         context = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(workers, context) as pool:
+        with concurrent.futures.ProcessPoolExecutor(
+            workers,
+            context,
+            # Ctrl-C in a terminal reaches them too; this process reports it.
+            initializer=signal.signal,
+            initargs=(signal.SIGINT, signal.SIG_IGN),
+        ) as pool:
             # The tokenizer is sent to each process only once.
             share = -(-len(chunks) // workers)
             return concatenated(list(pool.map(build, chunks, chunksize=share)))

@@ -96,8 +96,15 @@ def copy_of(trainer):
 @pytest.mark.slow
 def test_a_step_equals_the_textbook_step(make_trainer, shards_dir):
     """Mean losses over the global labels, clip by the norm, LAMB, averages."""
+    # LAMB's own epsilon would make rounding visible where a gradient is little
+    # more than that.
+    epsilon = 1e-4
     trainer = make_trainer(
-        **NO_DROPOUT, max_grad_norm=0.5, loss_weight=0.3, ema_decay=0.99
+        **NO_DROPOUT,
+        max_grad_norm=0.5,
+        loss_weight=0.3,
+        ema_decay=0.99,
+        epsilon=epsilon,
     )
     weight = trainer.model.trainable_variables[0]
     average = np.array(weight)
@@ -117,7 +124,7 @@ def test_a_step_equals_the_textbook_step(make_trainer, shards_dir):
     gradients = tape.gradient(loss, [v.value for v in variables])
     norm = float(tf.linalg.global_norm(gradients))
     assert norm > 0.5
-    optimizer = Lamb(learning_rate=0.01 * 1 / 2)
+    optimizer = Lamb(learning_rate=0.01 * 1 / 2, epsilon=epsilon)
     optimizer.build(variables)
     optimizer.apply([tf.convert_to_tensor(g) * (0.5 / norm) for g in gradients])
 
@@ -132,8 +139,6 @@ def test_a_step_equals_the_textbook_step(make_trainer, shards_dir):
     for ours, theirs in zip(
         trainer.model.trainable_variables, variables, strict=True
     ):
-        # Where a gradient is but rounding error, the first update of LAMB
-        # makes it visible: a 5000th of the learning rate is allowed.
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)
     ratios = trainer.trust_ratios()
     assert ratios == pytest.approx(optimizer.trust_ratios(), rel=1e-3)

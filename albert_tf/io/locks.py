@@ -65,11 +65,10 @@ def locked(path: str, hint: str) -> Iterator[None]:
 
         def renew() -> None:
             while not ended.wait(_RENEWAL_SECONDS):
-                # A full disk or a lost connection: the next may succeed.
                 try:
-                    write(next(contents))
-                except OSError:
-                    pass
+                    # A full disk or a lost connection: the next may succeed.
+                    with contextlib.suppress(OSError):
+                        write(next(contents))
                 except _HeldError as error:
                     # At once: whatever it wrote now would be the other's.
                     text = f"{_in_use(path, str(error), hint)}\n"

@@ -65,7 +65,7 @@ class GlueFiles:
         rows = read_table(path, "download GLUE's own file.")
         if file.header:
             header = rows.pop(0)
-            # Without labels an example is told by its index.
+            # Without a label column, examples begin with a number: the index.
             column = 0 if file.label is None else file.label
             name = "".join(header.fields[column:][:1]).strip()
             require(

@@ -77,7 +77,10 @@ def define_flags() -> None:
 
 
 # Flags that only one sort of evaluation reads.
-_OF_TASKS = ("columns", "errors", "null_threshold", "submission")
+_OF_TASKS = (
+    *("columns", *tasks.OF_OWN_FILES),
+    *("errors", "null_threshold", "submission"),
+)
 _OF_PRETRAINING = ("seed", *setting_fields(MaskingConfig()))
 
 

@@ -8,13 +8,22 @@ from absl import flags
 from albert_tf.config import require
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS
-from albert_tf.tasks.custom import custom_task
+from albert_tf.tasks.custom import (
+    CLASSIFICATION,
+    classification_task,
+    columns_flag,
+    custom_task,
+)
+from albert_tf.tasks.formats.columns import Reading
+from albert_tf.tasks.formats.tables import QUOTING
 
 FLAGS = flags.FLAGS
 # --helpshort lists them as flags of the program.
 flags.disclaim_key_flags()
 
 _CUSTOM = "custom"
+# Flags beside --columns that only users' own files have.
+OF_OWN_FILES = ("quoting", "skip_bad_rows")
 
 
 def define_flags(
@@ -22,7 +31,7 @@ def define_flags(
     others: Collection[str] = (),
     data_help: str = "Directory of the task's files.",
 ) -> None:
-    """Defines --task, --data_dir and --columns.
+    """Defines --task, --data_dir, --columns and how own files are read.
 
     `others` are further values of --task.
     """
@@ -34,7 +43,23 @@ def define_flags(
         "Columns of your own files (--task=custom), as role=name with the "
         "roles text (once or twice) and label or number; context, question "
         "(or none), choice (for each) and label; word and tag, whose names are "
-        "numbers from 0, or from -1 backwards.",
+        "numbers from 0, or from -1 backwards. The list is a line of CSV: a "
+        "name with a comma is quoted together with its role, as in "
+        f"{columns_flag(['text=a, b', 'label=c'])}.",
+    )
+    flags.DEFINE_enum(
+        "quoting",
+        None,
+        [*QUOTING],
+        "Quotes in your own tables (.tsv, .csv). csv: a field that begins with "
+        "a quote may hold separators, line ends and, doubled, quotes; none: "
+        "quotes are characters like others. Default: csv.",
+    )
+    flags.DEFINE_bool(
+        "skip_bad_rows",
+        False,
+        "Skip and count rows of your own files that cannot be used, as those "
+        "without a label; otherwise they are listed as an error.",
     )
 
 
@@ -48,31 +73,46 @@ def define_feature_flags() -> None:
 
 
 def chosen() -> Task:
-    """Returns the task of --task and --columns.
+    """Returns the task of the flags that `define_flags` defines.
 
     Raises:
         UserError: when they do not go together.
     """
+    reading = Reading(FLAGS.quoting or Reading.quoting, FLAGS.skip_bad_rows)
     if FLAGS.task == _CUSTOM:
         require(
             bool(FLAGS.columns),
             "--task=custom needs --columns, such as "
             "--columns=text=sentence,label=label.",
         )
-        return custom_task(FLAGS.columns)
+        task = custom_task(FLAGS.columns, reading)
+        require(
+            FLAGS.quoting != "csv" or ".csv" in task.reader.extensions,
+            "--quoting=csv: a file of words has no quoted fields.",
+        )
+        return task
     require(
         not FLAGS.columns,
-        f"--columns={','.join(FLAGS.columns)} is for --task=custom; the "
-        f"columns of {FLAGS.task} are known.",
+        f"{columns_flag(FLAGS.columns)} is for --task=custom; the columns of "
+        f"{FLAGS.task} are known.",
     )
+    if FLAGS.task == CLASSIFICATION.name:
+        return classification_task(reading)
+    for name in OF_OWN_FILES:
+        require(
+            not FLAGS[name].present,
+            f"--{name} is for your own files (--task={CLASSIFICATION.name} or "
+            f"{_CUSTOM}); the files of {FLAGS.task} have their own form.",
+        )
     return TASKS[FLAGS.task]
 
 
 def chosen_if_any() -> Task | None:
     """Returns the task, None without --task and --data_dir."""
     given = (FLAGS.task, FLAGS.data_dir)
+    others = (FLAGS.columns, *(FLAGS[name].present for name in OF_OWN_FILES))
     require(
-        all(given) or not any((*given, FLAGS.columns)),
+        all(given) or not any((*given, *others)),
         "--task and --data_dir go together; give both.",
     )
     return chosen() if FLAGS.task else None

@@ -1,9 +1,12 @@
 """Users' own tasks, whose kind is inferred from --columns."""
 
+import csv
 import dataclasses
 import functools
+import io
 import itertools
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +15,9 @@ from albert_tf.io import files
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.formats.columns import (
+    AS_BY_DEFAULT,
     EXTENSIONS,
+    Reading,
     Roles,
     choice_examples,
     infer_columns,
@@ -64,27 +69,33 @@ class _Form:
     Attributes:
         roles: allowed numbers of columns by role.
         kind: of the task.
-        read: takes roles and what `SplitFiles.read_file` takes.
+        read: takes roles, a Reading and what `SplitFiles.read_file` takes.
         metrics: of the task; the first selects the best checkpoint.
         extensions: of the files.
     """
 
     roles: Mapping[str, range]
     kind: Kind
-    read: Callable[[Roles, str, bool, Log], Sequence[Any]]
+    read: Callable[[Roles, Reading, str, bool, Log], Sequence[Any]]
     metrics: Mapping[str, Metric]
     extensions: tuple[str, ...] = EXTENSIONS
 
 
-def _read_texts(roles: Roles, path: str, labelled: bool, log: Log) -> list:
-    return text_examples(read_rows(path, log), roles, labelled)
+def _read_texts(
+    roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
+) -> list:
+    return text_examples(read_rows(path, log, reading), roles, labelled)
 
 
-def _read_choices(roles: Roles, path: str, labelled: bool, log: Log) -> list:
-    return choice_examples(read_rows(path, log), roles, labelled)
+def _read_choices(
+    roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
+) -> list:
+    return choice_examples(read_rows(path, log, reading), roles, labelled)
 
 
-def _read_words(roles: Roles, path: str, labelled: bool, log: Log) -> list:
+def _read_words(
+    roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
+) -> list:
     try:
         word, tag = int(roles["word"][0]), int(roles["tag"][0])
     except ValueError:
@@ -99,7 +110,14 @@ def _read_words(roles: Roles, path: str, labelled: bool, log: Log) -> list:
         width = count_columns(training)
         if count_columns(path) != width:
             word, tag = (n + width if n < 0 else n for n in (word, tag))
-    return read_conll(path, word, tag, tagged=labelled)
+    return read_conll(
+        path,
+        word,
+        tag,
+        tagged=labelled,
+        skip_bad_rows=reading.skip_bad_rows,
+        log=log,
+    )
 
 
 _CLASSIFICATION_METRICS = {
@@ -146,7 +164,16 @@ _ALLOWED = (
 )
 
 
-def custom_task(columns: Sequence[str]) -> Task:
+def columns_flag(columns: Sequence[str]) -> str:
+    """Returns --columns as a shell takes it; the flag's value is CSV."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(columns)
+    return f"--columns={shlex.quote(line.getvalue())}"
+
+
+def custom_task(
+    columns: Sequence[str], reading: Reading = AS_BY_DEFAULT
+) -> Task:
     """Returns the task of files whose columns are named.
 
     Each of `columns` is `role=column`; for example `text=premise`,
@@ -158,12 +185,14 @@ def custom_task(columns: Sequence[str]) -> Task:
         role, _, name = column.partition("=")
         require(
             bool(name),
-            f"--columns: expected role=column, got {column!r}; {_ALLOWED}.",
+            f"--columns: expected role=column, got {column!r}; {_ALLOWED}. A "
+            "name with a comma is quoted with its role: "
+            f"{columns_flag(['text=a, b', 'label=c'])}.",
         )
         name = name.strip()
         require(
             name not in itertools.chain(*roles.values()),
-            f"--columns={','.join(columns)} names a column twice.",
+            f"{columns_flag(columns)} names a column twice.",
         )
         roles.setdefault(role.strip(), []).append(name)
     for form in _FORMS:
@@ -171,14 +200,14 @@ def custom_task(columns: Sequence[str]) -> Task:
             len(roles.get(role, ())) in count
             for role, count in form.roles.items()
         ):
-            read_file = functools.partial(form.read, roles)
+            read_file = functools.partial(form.read, roles, reading)
             return Task(
                 name="custom",
                 kind=form.kind,
                 reader=SplitFiles(read_file, form.extensions),
                 metrics=form.metrics,
             )
-    raise UserError(f"--columns={','.join(columns)} makes no task: {_ALLOWED}.")
+    raise UserError(f"{columns_flag(columns)} makes no task: {_ALLOWED}.")
 
 
 def _training_file(path: str, extensions: Sequence[str]) -> str:
@@ -188,27 +217,31 @@ def _training_file(path: str, extensions: Sequence[str]) -> str:
     return next(filter(files.isfile, names), "")
 
 
-def _read_inferred(path: str, labelled: bool, log: Log) -> Sequence[Any]:
+def _read_inferred(
+    reading: Reading, path: str, labelled: bool, log: Log
+) -> Sequence[Any]:
     """Returns the examples of a file, its columns those of the training file.
 
     Otherwise a test file with more columns could be read as pairs.
     """
-    rows = read_rows(path, log)
+    rows = read_rows(path, log, reading)
     training = _training_file(path, EXTENSIONS)
     if training in ("", path):
-        roles = infer_columns(rows, log, labelled=labelled)
+        roles = infer_columns(rows, labelled=labelled)
     else:
-        # What it logs is logged when it is read for itself.
-        unused: list[str] = []
-        rows_there = read_rows(training, unused.append)
-        roles = infer_columns(rows_there, unused.append)
+        # What is logged, and which rows are bad, is for its own reading.
+        roles = infer_columns(read_rows(training, lambda line: None, reading))
     return text_examples(rows, roles, labelled)
 
 
-# Without --columns: `label`, and one or two others.
-CLASSIFICATION = Task(
-    name="classification",
-    kind=Classification(),
-    reader=SplitFiles(_read_inferred),
-    metrics=_CLASSIFICATION_METRICS,
-)
+def classification_task(reading: Reading = AS_BY_DEFAULT) -> Task:
+    """Returns the task of files with `label` and one or two other columns."""
+    return Task(
+        name="classification",
+        kind=Classification(),
+        reader=SplitFiles(functools.partial(_read_inferred, reading)),
+        metrics=_CLASSIFICATION_METRICS,
+    )
+
+
+CLASSIFICATION = classification_task()

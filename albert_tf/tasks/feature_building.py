@@ -61,6 +61,7 @@ class FeatureBuilder:
         features can be made of.
         """
         self.kind.check(examples)
+        self.kind.check_labels(examples, self.labels)
         for warning in self.kind.warnings(examples, training=training):
             self.log(warning)
         features = self._load_or_build(examples, training)

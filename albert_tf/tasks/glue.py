@@ -5,10 +5,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from albert_tf.config import UserError, require
+from albert_tf.config import require
+from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.base import Task, recipe
 from albert_tf.tasks.examples import Example, Log
-from albert_tf.tasks.formats.tables import read_table
+from albert_tf.tasks.formats.tables import Row, read_table
 from albert_tf.tasks.kinds.base import Metric
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.regression import Regression, is_number
@@ -84,27 +85,27 @@ class GlueFiles:
         needed = max(*file.texts, file.label or 0, 0) + 1
         # Otherwise the last text would be read as the label.
         needed += file.label == -1
-        short = [row for row in rows if len(row.fields) < needed]
-        if len(short) > file.max_short * len(rows):
-            raise UserError(
-                f"{short[0].location}: expected at least {needed} "
-                f"tab-separated fields, got {len(short[0].fields)}; download "
-                "GLUE's own file."
-            )
-        if short:
-            log(
-                f"{short[0].location}: this and {len(short) - 1} other lines "
-                "have too few fields and are skipped."
-            )
-        return [
-            Example(
+
+        def example(row: Row) -> Example:
+            if len(row.fields) < needed:
+                raise RowError(
+                    row.location,
+                    f"expected at least {needed} tab-separated fields, as in "
+                    "GLUE's own file",
+                    f", got {len(row.fields)}",
+                )
+            return Example(
                 tuple(row.fields[column] for column in file.texts),
                 None if file.label is None else row.fields[file.label].strip(),
                 row.location,
             )
-            for row in rows
-            if len(row.fields) >= needed
-        ]
+
+        bad = BadRows()
+        examples = bad.apply(example, rows)
+        if len(rows) - len(examples) > file.max_short * len(rows):
+            bad.refuse(len(examples))
+        bad.settle(len(examples), skip=True, log=log)
+        return examples
 
 
 def _split_files(

@@ -226,7 +226,7 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
     ("labels", "changes", "message"),
     [
         ("xxx", {}, "one label only, 'x'"),
-        ("xyz", {}, "dev.tsv:2: the label is 'z'; expected one of x, y"),
+        ("xyz", {}, "dev.tsv:2: expected one of x, y as the label, got 'z'"),
         ("xyx", {"max_seq_length": 96}, "max_seq_length=96 exceeds.*=64"),
         ("xyx", {"num_train_epochs": 0.0}, "num_train_epochs are both 0"),
         (

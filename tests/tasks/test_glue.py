@@ -81,11 +81,13 @@ def test_short_lines_of_qqp_are_skipped(write, tmp_path):
     ]
     assert examples[2].location == f"{path}:5"
     assert logged == [
-        f"{path}:4: this and 1 other lines have too few fields and are skipped."
+        f"{path}: 2 of 200 rows are bad: expected at least 6 tab-separated "
+        "fields, as in GLUE's own file (2: lines 4, got 2; 9, got 4). "
+        "Skipped: 2."
     ]
     # One in a hundred, no more.
     write("dev.tsv", "\n".join(rows[:-1]))
-    with pytest.raises(UserError, match=r"dev.tsv:4: expected at least 6 tab"):
+    with pytest.raises(UserError, match=r"dev.tsv: 2 of 199 rows are bad: "):
         GLUE_TASKS["QQP"].read(str(tmp_path), "dev")
 
 
@@ -109,10 +111,14 @@ def test_lines_with_more_fields_than_the_header(tmp_path):
         (
             "SST-2",
             "h\th\ngood\n",
-            ":2: expected at least 2 tab-.*, got 1; download GLUE",
+            ":2: expected at least 2 tab-.*, as in GLUE's own file, got 1",
         ),
         # A label at the end is none of the texts.
-        ("WNLI", "h\n0\tA\t1\n", "at least 4 tab-separated fields, got 3"),
+        (
+            "WNLI",
+            "h\n0\tA\t1\n",
+            "at least 4 tab-separated fields, as .*, got 3",
+        ),
         ("SST-2", "h\th\n", "dev.tsv has no examples"),
     ],
 )

@@ -1,28 +1,33 @@
 """Users' own files: tables and JSON lines, by the names of their columns."""
 
+import collections
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from albert_tf.config import UserError, require, shown
+from albert_tf.config import require, shown
+from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.examples import ChoiceExample, Example, Log, listed
-from albert_tf.tasks.formats.json_values import (
-    check,
-    read_json_lines,
-    shown_json,
-)
+from albert_tf.tasks.formats.json_values import parse_line, shown_json
 from albert_tf.tasks.formats.race import LETTERS, question_with_option
-from albert_tf.tasks.formats.tables import read_quoted_table
+from albert_tf.tasks.formats.tables import (
+    DELIMITERS,
+    SEPARATORS,
+    Row,
+    read_lines,
+    read_own_table,
+)
+from albert_tf.tasks.kinds.regression import number_of
 
 LABEL_COLUMN = "label"
 # Names of columns by their roles.
 Roles = Mapping[str, Sequence[str]]
+Made = TypeVar("Made")
 
-_DELIMITERS = {".tsv": "\t", ".csv": ","}
 _JSON_LINES = ".jsonl"
-EXTENSIONS = (*_DELIMITERS, _JSON_LINES)
+EXTENSIONS = (*DELIMITERS, _JSON_LINES)
 _ADVICE = (
     "the first line of a table names its columns, and a line of JSON is an "
     "object."
@@ -32,11 +37,28 @@ _UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
 
 
 @dataclasses.dataclass(frozen=True)
+class Reading:
+    """How users' own files are read.
+
+    Attributes:
+        quoting: of tables, a name of tables.QUOTING.
+        skip_bad_rows: whether rows that cannot be used are skipped and
+            counted; else they are an error.
+    """
+
+    quoting: str = "csv"
+    skip_bad_rows: bool = False
+
+
+AS_BY_DEFAULT = Reading()
+
+
+@dataclasses.dataclass(frozen=True)
 class Record:
     """The columns of a row or line, and its file and line.
 
     `values` are texts of a table, or values of JSON with numbers as they are
-    written; they are checked when they are read.
+    written; they are checked when they are read, and RowError is raised.
     """
 
     values: Mapping[str, Any]
@@ -50,10 +72,11 @@ class Record:
         if isinstance(found, list) and all(isinstance(v, str) for v in found):
             return tuple(found)
         if not isinstance(found, str):
-            raise UserError(
-                f"{self.location}: expected a string, a number, true, false "
-                f"or a list of strings as {shown(name)}, got "
-                f"{shown_json(found)}."
+            raise RowError(
+                self.location,
+                "expected a string, a number, true, false or a list of strings "
+                f"as {shown(name)}",
+                f", got {shown_json(found)}",
             )
         return found
 
@@ -61,9 +84,10 @@ class Record:
         """Returns the text of a column, of which there is one."""
         found = self.texts(name)
         if not isinstance(found, str):
-            raise UserError(
-                f"{self.location}: expected a string as {name}, got "
-                f"{shown_json(found)}."
+            raise RowError(
+                self.location,
+                f"expected a string as {name}",
+                f", got {shown_json(found)}",
             )
         return found
 
@@ -71,73 +95,150 @@ class Record:
         """Returns the label in a column, which may not be empty."""
         label = self.text(name).strip()
         if not label:
-            raise UserError(f"{self.location}: the label is empty.")
+            raise RowError(self.location, "the label is empty")
+        return label
+
+    def number(self, name: str) -> str:
+        """Returns the number in a column, as it is written."""
+        label = self.label(name)
+        number_of(label, self.location)
         return label
 
 
-def read_rows(path: str, log: Log) -> list[Record]:
-    """Returns the rows of a file, one at least.
+@dataclasses.dataclass
+class Rows:
+    """The rows of a file, of which examples are made.
 
-    A table with a header (`.tsv`, `.csv`; `read_quoted_table`, which logs how
-    quotes are read) or JSON lines (`.jsonl`: an object in each line).
+    Attributes:
+        path: of the file.
+        records: the rows that are not bad so far.
+        bad: the others.
+        skip_bad_rows: whether these are skipped.
+        log: takes a line on them.
+    """
+
+    path: str
+    records: list[Record]
+    bad: BadRows
+    skip_bad_rows: bool
+    log: Log
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of any row, in the order of the file."""
+        names = (name for record in self.records for name in record.values)
+        return list(dict.fromkeys(names))
+
+    def apply(self, make: Callable[[Record], Made]) -> list[Made]:
+        """Returns what `make` makes of each row but those that it refuses."""
+        return self.bad.apply(make, self.records)
+
+    def settled(self, good: list[Made]) -> list[Made]:
+        """Returns what has been made of the good rows.
+
+        Logs the bad ones, or raises UserError (`BadRows.settle`).
+        """
+        self.bad.settle(len(good), self.skip_bad_rows, self.log)
+        return good
+
+
+def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:
+    """Returns the rows of a file, one good one at least.
+
+    A table with a header (`.tsv`, `.csv`; `read_own_table`, which logs how
+    quotes are read) or JSON lines (`.jsonl`: an object in each line). Bad ones
+    are lines of JSON that are no object, and rows of a table that have another
+    number of fields than its header.
 
     Raises:
-        UserError: for a file that cannot be read or has no rows, duplicate
-            columns, and a line with another number of fields.
+        UserError: for a file that cannot be read or has no such rows, and
+            duplicate columns.
     """
-    records = []
-    delimiter = _DELIMITERS.get(os.path.splitext(path)[1])
+    bad = BadRows()
+    delimiter = DELIMITERS.get(os.path.splitext(path)[1])
     if delimiter:
-        header, *rows = read_quoted_table(path, _ADVICE, delimiter, log)
-        names = header.fields
-        named = [name for name in names if not _UNNAMED.fullmatch(name)]
-        require(
-            len(set(named)) == len(named),
-            f"{header.location}: expected distinct columns, got "
-            f"{listed(names, 12)}.",
+        header, *rows = read_own_table(
+            path, _ADVICE, delimiter, reading.quoting, log
         )
-        for row in rows:
-            values = dict(zip(names, row.fields, strict=True))
-            records.append(Record(values, row.location))
+        record_of = _table_records(header, delimiter)
+        records = bad.apply(record_of, rows)
     else:
-        for location, value in read_json_lines(path, _ADVICE, number=str):
-            check(value, dict, location)
-            records.append(Record(value, location))
-    require(bool(records), f"{path} has no examples.")
-    return records
+        lines = read_lines(path, _ADVICE)
+        records = bad.apply(_json_record, (n for n in lines if n[1].strip()))
+    found = Rows(path, records, bad, reading.skip_bad_rows, log)
+    require(
+        bool(found.records or found.settled([])), f"{path} has no examples."
+    )
+    return found
 
 
-def text_examples(
-    rows: Sequence[Record], roles: Roles, labelled: bool
-) -> list[Example]:
+def _table_records(header: Row, delimiter: str) -> Callable[[Row], Record]:
+    """Returns a function that names the fields of a row."""
+    names = [name.strip() for name in header.fields]
+    named = [name for name in names if not _UNNAMED.fullmatch(name)]
+    require(
+        len(set(named)) == len(named),
+        f"{header.location}: expected distinct columns, got "
+        f"{listed(names, 12)}.",
+    )
+
+    def record_of(row: Row) -> Record:
+        if len(row.fields) != len(names):
+            raise RowError(
+                row.location,
+                f"expected {len(names)} {SEPARATORS[delimiter]}-separated "
+                "fields",
+                f", got {len(row.fields)}: {delimiter.join(row.fields)[:60]!r}",
+            )
+        return Record(dict(zip(names, row.fields, strict=True)), row.location)
+
+    return record_of
+
+
+def _json_record(line: tuple[str, str]) -> Record:
+    location, text = line
+    value = parse_line(location, text, number=str)
+    if not isinstance(value, dict):
+        raise RowError(
+            location, "expected an object", f", got {shown_json(value)}"
+        )
+    return Record(value, location)
+
+
+def text_examples(rows: Rows, roles: Roles, labelled: bool) -> list[Example]:
     """Returns the examples of a file: a text or a pair, and a label.
 
     `roles` are columns as `text` and as `label` or `number`; `labelled`
-    requires the latter. Raises UserError for columns that are missing or hold
-    no texts.
+    requires the latter. Raises UserError for columns that are missing, and for
+    bad rows (`Rows.settled`): what is no text, no number or an empty label.
     """
+    read_label = Record.label if "label" in roles else Record.number
     (label,) = roles.get("label") or roles["number"]
     has_label = _has_label(rows, roles, label, labelled)
-    return [
-        Example(
+
+    def example(record: Record) -> Example:
+        return Example(
             tuple(record.text(name) for name in roles["text"]),
-            record.label(label) if has_label else None,
+            read_label(record, label) if has_label else None,
             record.location,
         )
-        for record in rows
-    ]
+
+    return rows.settled(rows.apply(example))
 
 
-def infer_columns(
-    rows: Sequence[Record], log: Log, *, labelled: bool = True
-) -> Roles:
+def infer_columns(rows: Rows, *, labelled: bool = True) -> Roles:
     """Returns the columns of a file: one or two of texts, and `label`.
 
     Columns without a name, an index, are ignored. Logs a line on them, and on
-    a pair. Raises UserError for other columns than these, and lines of JSON
-    that differ in theirs.
+    a pair. Lines of JSON that differ from most in their columns are bad rows.
+    Raises UserError for other columns than these.
     """
-    first, names = rows[0].location, rows[0].values.keys()
+    first = rows.records[0].location
+    counts = collections.Counter(frozenset(r.values) for r in rows.records)
+    ((most, _),) = counts.most_common(1)
+    names = next(
+        r.values.keys() for r in rows.records if r.values.keys() == most
+    )
     index = [name for name in names if _UNNAMED.fullmatch(name)]
     texts = [n for n in names if n != LABEL_COLUMN and n not in index]
     require(
@@ -145,18 +246,23 @@ def infer_columns(
         f"{first}: expected one or two columns of texts and {LABEL_COLUMN!r}, "
         f"got {listed(names, 12)}; name the columns with --columns.",
     )
-    for record in rows:
+
+    def check(record: Record) -> Record:
         # Otherwise the second text of some lines would be ignored silently.
         if record.values.keys() != names:
-            raise UserError(
-                f"{record.location}: expected the columns of the first line, "
-                f"{listed(names, 12)}, got {listed(record.values, 12)}; name "
-                "the columns with --columns."
+            raise RowError(
+                record.location,
+                f"expected the columns {listed(names, 12)}, as most lines have "
+                "(--columns names others)",
+                f", got {listed(record.values, 12)}",
             )
+        return record
+
+    rows.records = rows.apply(check)
     if index:
-        log(f"{first}: {index} is the name of an index, and ignored.")
+        rows.log(f"{first}: {index} is the name of an index, and ignored.")
     if len(texts) == 2:
-        log(
+        rows.log(
             f"{first}: {listed(texts, 12)} are read as pairs; --columns "
             "names others."
         )
@@ -164,7 +270,7 @@ def infer_columns(
 
 
 def choice_examples(
-    rows: Sequence[Record], roles: Roles, labelled: bool
+    rows: Rows, roles: Roles, labelled: bool
 ) -> list[ChoiceExample]:
     """Returns the examples of a file: a context, choices, the right one.
 
@@ -177,40 +283,56 @@ def choice_examples(
     which is combined with every choice as in RACE.
 
     Raises:
-        UserError: for columns that are missing or hold no texts, a label that
-            is no choice, and fewer than two choices.
+        UserError: for columns that are missing, and for bad rows
+            (`Rows.settled`): what is no text, a label that is no choice, and
+            fewer than two choices or another number than in most rows.
     """
     (context,), of_choices, (label,) = (
         roles[role] for role in ("context", "choice", "label")
     )
     has_label = _has_label(rows, roles, label, labelled)
-    examples = []
-    for number, record in enumerate(rows):
+
+    def with_choices(record: Record) -> tuple[Record, list[str]]:
         choices: list[str] = []
         for name in of_choices:
             texts = record.texts(name)
             choices += [texts] if isinstance(texts, str) else texts
         if len(choices) < 2:
-            raise UserError(
-                f"{record.location}: expected two choices or more as "
-                f"{listed(of_choices, 12)}, got {len(choices)}; give a list in "
-                "JSON lines, or name several columns with --columns."
+            raise RowError(
+                record.location,
+                f"expected two choices or more as {listed(of_choices, 12)} (a "
+                "list in JSON lines, or several columns)",
+                f", got {len(choices)}",
+            )
+        return record, choices
+
+    found = rows.apply(with_choices)
+    counts = collections.Counter(len(choices) for _, choices in found)
+    usual = max(counts, key=counts.__getitem__, default=0)
+
+    def example(row: tuple[Record, list[str]]) -> ChoiceExample:
+        record, choices = row
+        if len(choices) != usual:
+            raise RowError(
+                record.location,
+                f"expected {usual} choices, as most rows have",
+                f", got {len(choices)}",
             )
         right = None
         if has_label:
-            right = _choice_number(record, label, of_choices, len(choices))
+            right = _choice_number(record, label, of_choices, usual)
         for question in map(record.text, roles.get("question", ())):
             choices = [question_with_option(question, c) for c in choices]
-        examples.append(
-            ChoiceExample(
-                record.text(context),
-                tuple(choices),
-                right,
-                record.location,
-                str(number),
-            )
+        return ChoiceExample(
+            record.text(context), tuple(choices), right, record.location
         )
-    return examples
+
+    return [
+        dataclasses.replace(example, id=str(number))
+        for number, example in enumerate(
+            rows.settled(rows.bad.apply(example, found))
+        )
+    ]
 
 
 def _choice_number(
@@ -225,26 +347,42 @@ def _choice_number(
         ids |= {name: n for n, name in enumerate(names)}
         also = f", or one of {listed(names, 12)}"
     if label not in ids:
-        raise UserError(
-            f"{record.location}: the label is {shown(label)}; expected a "
-            f"number from 0 to {number - 1}, a letter from A{also}."
+        raise RowError(
+            record.location,
+            f"expected a number from 0 to {number - 1}, a letter from A{also} "
+            "as the label",
+            f", got {shown(label)}",
         )
     return ids[label]
 
 
-def _has_label(
-    rows: Sequence[Record], roles: Roles, label: str, labelled: bool
-) -> bool:
-    """Returns whether a file has labels; checks that no column is missing."""
-    has_label = labelled or label in rows[0].values
+def _has_label(rows: Rows, roles: Roles, label: str, labelled: bool) -> bool:
+    """Returns whether a file has labels.
+
+    Raises UserError for a column that no row has; a row that lacks one is bad.
+    """
+    columns = rows.columns
+    has_label = labelled or label in columns
     needed = {name for names in roles.values() for name in names}
     if not has_label:
         needed.remove(label)
-    for record in rows:
+
+    missing = needed.difference(columns)
+    require(
+        not missing,
+        f"{rows.records[0].location}: expected the column "
+        f"{min(missing, default='')[:60]!r}, got {listed(columns, 12)}; name "
+        "the columns with --columns.",
+    )
+
+    def check(record: Record) -> Record:
         if missing := needed - record.values.keys():
-            raise UserError(
-                f"{record.location}: expected the column "
-                f"{min(missing)[:60]!r}, got {listed(record.values, 12)}; name "
-                "the columns with --columns."
+            raise RowError(
+                record.location,
+                f"expected the column {min(missing)[:60]!r}",
+                f", got {listed(record.values, 12)}",
             )
+        return record
+
+    rows.records = rows.apply(check)
     return has_label

@@ -4,8 +4,9 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from albert_tf.config import UserError, require
-from albert_tf.tasks.examples import WordsExample
+from albert_tf.config import require
+from albert_tf.tasks.bad_rows import BadRows, RowError
+from albert_tf.tasks.examples import Log, WordsExample
 from albert_tf.tasks.formats.tables import read_lines
 
 _ADVICE = (
@@ -20,12 +21,15 @@ def read_conll(
     tag_column: int = -1,
     *,
     tagged: bool = True,
+    skip_bad_rows: bool = False,
+    log: Log = print,
 ) -> list[WordsExample]:
     """Returns the sentences of a file, without its `-DOCSTART-` lines.
 
     Columns are numbered from 0, or from -1 backwards. `tagged` requires tags;
     else they are read where the first line has both columns. Raises UserError
-    for a file without words, and a line with too few columns.
+    for a file without words, and, unless sentences with such a line are
+    skipped and counted, a line with too few columns.
     """
     lines = list(_lines(path))
     columns = [word_column, tag_column]
@@ -34,25 +38,28 @@ def read_conll(
     if not tagged and _width(lines) < needed:
         columns = [word_column]
         needed = max(word_column + 1, -word_column)
-    examples = []
-    sentences = itertools.groupby(lines, key=lambda line: _has_word(line[1]))
-    for has_words, group in sentences:
-        if not has_words:
-            continue
-        sentence = list(group)
+    groups = itertools.groupby(lines, key=lambda line: _has_word(line[1]))
+    sentences = [list(group) for has_words, group in groups if has_words]
+    require(bool(sentences), f"{path} has no words; {_ADVICE}")
+
+    def example(sentence: list[tuple[str, list[str]]]) -> WordsExample:
         for location, fields in sentence:
             if len(fields) < needed:
-                raise UserError(
-                    f"{location}: expected at least {needed} columns, "
-                    f"got {len(fields)}: {' '.join(fields)[:60]!r}; {_ADVICE}"
+                raise RowError(
+                    location,
+                    f"expected at least {needed} columns",
+                    f", got {len(fields)}: {' '.join(fields)[:60]!r}",
                 )
         words, *tags = zip(
             *([fields[column] for column in columns] for _, fields in sentence),
             strict=True,
         )
         first, _ = sentence[0]
-        examples.append(WordsExample(words, tags[0] if tags else None, first))
-    require(bool(examples), f"{path} has no words; {_ADVICE}")
+        return WordsExample(words, tags[0] if tags else None, first)
+
+    bad = BadRows("sentences")
+    examples = bad.apply(example, sentences)
+    bad.settle(len(examples), skip_bad_rows, log)
     return examples
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from albert_tf.config import UserError
 from albert_tf.io.json_files import object_of_unique_keys
+from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.formats.tables import read_lines
 
 _TYPES = {
@@ -15,6 +16,8 @@ _TYPES = {
     dict: "an object",
 }
 _SHOWN_CHARACTERS = 60
+# What the json module raises, and for values nested too deeply.
+_FAULTS = (ValueError, RecursionError)
 
 
 def read_large_json(path: str) -> Any:
@@ -23,36 +26,45 @@ def read_large_json(path: str) -> Any:
     Raises UserError when it cannot be read or is not JSON, and for an object
     with a duplicate key.
     """
-    lines = (text for _, text in read_lines(path, "expected a JSON file."))
-    return _parse("\n".join(lines), path)
+    lines = read_lines(path, "expected a JSON file.")
+    text = "\n".join(line for _, line in lines)
+    try:
+        return _parsed(text)
+    except _FAULTS as error:
+        raise UserError(f"{path}: expected JSON ({error}).") from None
 
 
-def read_json_lines(
-    path: str, advice: str, number: Callable[[str], Any] | None = None
-) -> Iterator[tuple[str, Any]]:
+def read_json_lines(path: str, advice: str) -> Iterator[tuple[str, Any]]:
     """Yields the location and the value of each line that is not blank.
 
-    `number` converts the text of a number; None: to int or float. Raises
-    UserError as `read_lines` does, and for a line that is not JSON or has a
-    duplicate key.
+    Raises UserError as `read_lines` and `parse_line` do.
     """
     for location, text in read_lines(path, advice):
         if text.strip():
-            yield location, _parse(text, location, number)
+            yield location, parse_line(location, text)
 
 
-def _parse(
-    text: str, location: str, number: Callable[[str], Any] | None = None
+def parse_line(
+    location: str, text: str, number: Callable[[str], Any] | None = None
 ) -> Any:
+    """Returns the value in a line.
+
+    `number` converts the text of a number; None: to int or float. Raises
+    RowError for a line that is not JSON or has a duplicate key.
+    """
     try:
-        return json.loads(
-            text,
-            parse_int=number,
-            parse_float=number,
-            object_pairs_hook=object_of_unique_keys,
-        )
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{location}: expected JSON ({error}).") from None
+        return _parsed(text, number)
+    except _FAULTS as error:
+        raise RowError(location, "expected JSON", f" ({error})") from None
+
+
+def _parsed(text: str, number: Callable[[str], Any] | None = None) -> Any:
+    return json.loads(
+        text,
+        parse_int=number,
+        parse_float=number,
+        object_pairs_hook=object_of_unique_keys,
+    )
 
 
 def check(value: Any, schema: Any, location: str) -> None:

@@ -138,6 +138,12 @@ class Kind(abc.ABC):
         """
         return
 
+    def check_labels(
+        self, examples: Sequence[Any], labels: Sequence[str]
+    ) -> None:
+        """Raises UserError for all labels that a model of `labels` lacks."""
+        return
+
     def warnings(self, examples: Sequence[Any], *, training: bool) -> list[str]:
         """Returns one line for each defect that examples have.
 

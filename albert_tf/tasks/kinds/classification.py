@@ -1,10 +1,11 @@
 """Classification of texts, and what all kinds that predict classes share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError, require
+from albert_tf.config import FeatureConfig, require
+from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.examples import Example, listed
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
@@ -119,17 +120,34 @@ class Classification(TextKind, ClassKind):
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
         """Returns label ids, int32 `[examples]`, 0 without a label."""
-        ids = {name: number for number, name in enumerate(labels)}
-        found = [
-            0 if e.label is None else ids.get(e.label, -1) for e in examples
-        ]
-        if -1 in found:
-            wrong = examples[found.index(-1)]
-            raise UserError(
-                f"{wrong.location}: the label is {str(wrong.label)[:60]!r}; "
-                f"expected one of {listed(labels, 12)}."
+        ids: dict[str | None, int] = {None: 0}
+        ids |= {name: number for number, name in enumerate(labels)}
+
+        def label_id(example: Example) -> int:
+            if example.label not in ids:
+                raise RowError(
+                    example.location,
+                    f"expected one of {listed(labels, 12)} as the label",
+                    f", got {str(example.label)[:60]!r}",
+                )
+            return ids[example.label]
+
+        return np.array(made_of_all(label_id, examples), np.int32)
+
+    def warnings(
+        self, examples: Sequence[Example], *, training: bool
+    ) -> list[str]:
+        """Returns those of all kinds, and one on combined labels."""
+        found = super().warnings(examples, training=training)
+        labels = {e.label for e in examples if e.label is not None}
+        combined = _combined(labels)
+        if training and combined:
+            found.append(
+                f"{len(combined)} of {len(labels)} labels look like several in "
+                f"one ({listed(combined)}); each is trained as a class of its "
+                "own, since an example has one label."
             )
-        return np.array(found, np.int32)
+        return found
 
     def table(self, answers: Answers) -> Table:
         """Returns precision, recall, F1 and number of examples by label."""
@@ -158,6 +176,28 @@ class Classification(TextKind, ClassKind):
         }
         error = class_error(scores, gold)
         return Prediction(fields, example.location, error)
+
+
+def _combined(labels: Collection[str]) -> list[str]:
+    """Returns the labels that seem to consist of several.
+
+    Commas and semicolons also occur in plain names, so that there the parts
+    must be labels by themselves.
+    """
+    for separator in "|;,":
+        parts = {
+            label: [part.strip() for part in label.split(separator)]
+            for label in sorted(labels)
+        }
+        found = [
+            label
+            for label, names in parts.items()
+            if len(names) > 1 and all(names)
+        ]
+        known = [f for f in found if all(name in labels for name in parts[f])]
+        if known or (separator == "|" and len(found) > 1):
+            return found
+    return []
 
 
 def scores_table(name: str, rows: Mapping[str, Sequence[float]]) -> Table:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError, require
+from albert_tf.config import FeatureConfig, require
+from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
@@ -53,13 +54,17 @@ class MultipleChoice(ClassKind):
     def check(self, examples: Sequence[ChoiceExample]) -> None:
         """Raises UserError for another number of choices than the first's."""
         first = examples[0]
-        for example in examples:
+
+        def check(example: ChoiceExample) -> None:
             if len(example.choices) != len(first.choices):
-                raise UserError(
-                    f"{example.location}: expected {len(first.choices)} "
-                    f"choices as at {first.location}, got "
-                    f"{len(example.choices)}."
+                raise RowError(
+                    example.location,
+                    f"expected {len(first.choices)} choices as at "
+                    f"{first.location}",
+                    f", got {len(example.choices)}",
                 )
+
+        made_of_all(check, examples)
 
     def features(
         self,

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError
+from albert_tf.config import FeatureConfig
+from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
@@ -28,6 +29,18 @@ def is_number(label: str) -> bool:
     return bool(_NUMBER.fullmatch(label)) and abs(float(label)) <= _MAX_FLOAT32
 
 
+def number_of(label: str, location: str) -> float:
+    """Returns the number that a label is, or raises RowError."""
+    if not is_number(label):
+        raise RowError(
+            location,
+            "expected a number, with a decimal point and up to "
+            f"{_MAX_FLOAT32:.2g}, as the label",
+            f", got {label[:60]!r}",
+        )
+    return float(label)
+
+
 class Regression(TextKind):
     """A number."""
 
@@ -40,14 +53,13 @@ class Regression(TextKind):
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
         """Returns the numbers, float64 `[examples]`, 0 without a label."""
-        for example in examples:
-            if example.label is not None and not is_number(example.label):
-                raise UserError(
-                    f"{example.location}: the label is "
-                    f"{example.label[:60]!r}; expected a number (up to "
-                    f"{_MAX_FLOAT32:.2g})."
-                )
-        return np.array([float(example.label or 0) for example in examples])
+
+        def number(example: Example) -> float:
+            if example.label is None:
+                return 0.0
+            return number_of(example.label, example.location)
+
+        return np.array(made_of_all(number, examples))
 
     def scores(
         self, features: Features, outputs: Outputs, config: FeatureConfig

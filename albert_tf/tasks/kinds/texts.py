@@ -81,6 +81,12 @@ class TextKind(Kind):
         """Returns the unlabelled example of a text or pair."""
         return Example(texts, None, f"text {number}")
 
+    def check_labels(
+        self, examples: Sequence[Example], labels: Sequence[str]
+    ) -> None:
+        """Raises UserError for labels that are not the model's, or numbers."""
+        self.label_ids(examples, labels)
+
     def features(
         self,
         examples: Sequence[Example],

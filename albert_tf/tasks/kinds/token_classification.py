@@ -1,10 +1,12 @@
 """Token classification: a tag for every word."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError, require
+from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.examples import WordsExample, listed
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.kinds.base import (
@@ -80,20 +82,27 @@ class TokenClassification(ClassKind):
     ) -> np.ndarray:
         """Returns the ids of the tags, int32 `[words of all examples]`."""
         ids = {label: number for number, label in enumerate(labels)}
-        found: list[int] = []
-        for example in examples:
+
+        def tag_ids(example: WordsExample) -> list[int]:
             if example.tags is None:
-                found += [0] * len(example.words)
-                continue
+                return [0] * len(example.words)
             for word, tag in zip(example.words, example.tags, strict=True):
                 if tag not in ids:
-                    raise UserError(
-                        f"{example.location}: the tag of {word[:60]!r} is "
-                        f"{tag[:60]!r}; the model's labels are "
-                        f"{listed(labels, 12)}."
+                    raise RowError(
+                        example.location,
+                        f"expected one of {listed(labels, 12)} as the tag",
+                        f", got {tag[:60]!r} for {word[:60]!r}",
                     )
-                found.append(ids[tag])
-        return np.array(found, np.int32)
+            return [ids[tag] for tag in example.tags]
+
+        found = itertools.chain(*made_of_all(tag_ids, examples))
+        return np.array(list(found), np.int32)
+
+    def check_labels(
+        self, examples: Sequence[WordsExample], labels: Sequence[str]
+    ) -> None:
+        """Raises UserError for tags that are not the model's."""
+        self.label_ids(examples, labels)
 
     def features(
         self,

@@ -71,7 +71,8 @@ def test_features(tiny_tokenizer):
     assert label_ids(EXAMPLES, LABELS[::-1]).tolist() == [0, 2, 0]
     unknown = Example(("a",), "y" * 99, "dev.tsv:7")
     message = (
-        "^dev.tsv:7: the label is 'y{60}'; expected one of no, perhaps, yes.$"
+        "^dev.tsv:7: expected one of no, perhaps, yes as the label, got "
+        "'y{60}'.$"
     )
     with pytest.raises(UserError, match=message):
         label_ids([*EXAMPLES, unknown], LABELS)

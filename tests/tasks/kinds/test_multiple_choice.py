@@ -93,6 +93,12 @@ def test_another_number_of_choices(tiny_tokenizer, monkeypatch):
     )
     message = "^f, 4: expected 2 choices as at f, 1, got 3.$"
     with pytest.raises(UserError, match=message):
+        builder.build([*EXAMPLES, more], training=True)
+    message = (
+        "^2 of 5 examples are bad: expected 2 choices as at f, 1 "
+        r"\(2: f, 4, got 3; f, 4, got 3\).$"
+    )
+    with pytest.raises(UserError, match=message):
         builder.build([*EXAMPLES, more, more], training=True)
 
 

@@ -35,8 +35,8 @@ def test_numbers():
 )
 def test_labels_that_are_no_numbers(label):
     message = (
-        f"t.tsv:2: the label is {re.escape(repr(label))}; expected a number "
-        r"\(up to 3.4e\+38\)."
+        "t.tsv:2: expected a number, with a decimal point and up to "
+        rf"3.4e\+38, as the label, got {re.escape(repr(label))}."
     )
     with pytest.raises(UserError, match=message):
         KIND.label_ids([*EXAMPLES, Example(("a",), label, "t.tsv:2")], [])

@@ -137,7 +137,7 @@ def test_labels():
 
 def test_an_unknown_tag(tokenizer):
     example = WordsExample(("a", "b"), ("O", "B-B"), "t.txt:7")
-    message = "t.txt:7: the tag of 'b' is 'B-B'; the model's labels are B-A, I-"
+    message = "^t.txt:7: expected one of B-A, .* as the tag, got 'B-B' for 'b'."
     with pytest.raises(UserError, match=message):
         features(tokenizer, [example])
 

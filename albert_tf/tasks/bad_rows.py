@@ -1,0 +1,132 @@
+"""Rows that cannot be used: all listed in one error, or skipped and counted."""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from albert_tf.config import UserError
+from albert_tf.tasks.examples import Log
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+# Rows that a message lists.
+_LISTED = 20
+
+
+class RowError(UserError):
+    """What is wrong with one row, while others of its file can be used.
+
+    Attributes:
+        location: of the row.
+        reason: the same words for every row with this fault.
+        detail: what stands in this row, such as ", got 'x'"; or "".
+    """
+
+    def __init__(self, location: str, reason: str, detail: str = "") -> None:
+        # All arguments, or no other process could unpickle it.
+        super().__init__(location, reason, detail)
+        self.location, self.reason, self.detail = location, reason, detail
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.reason}{self.detail}."
+
+
+class BadRows:
+    """Collects the faults of rows while these are read, step by step.
+
+    `unit` is the name of what is counted.
+    """
+
+    def __init__(self, unit: str = "rows") -> None:
+        self._unit = unit
+        self._errors: list[RowError] = []
+
+    def apply(
+        self, make: Callable[[Given], Made], rows: Iterable[Given]
+    ) -> list[Made]:
+        """Returns what `make` makes of each row but those that it refuses."""
+        made = []
+        for row in rows:
+            try:
+                made.append(make(row))
+            except RowError as error:
+                self._errors.append(error)
+        return made
+
+    def refuse(self, num_good: int) -> None:
+        """Raises UserError if there are bad rows, beside `num_good` others."""
+        if self._errors:
+            raise UserError(self._described(num_good))
+
+    def settle(self, num_good: int, skip: bool, log: Log) -> None:
+        """Logs which rows are skipped, or raises UserError.
+
+        It does so for bad rows unless they are to be skipped, and where no
+        good row remains.
+        """
+        if not num_good:
+            self.refuse(num_good)
+        if self._errors and not skip:
+            raise UserError(
+                f"{self._described(num_good)} --skip_bad_rows skips such rows."
+            )
+        if self._errors:
+            log(f"{self._described(num_good)} Skipped: {len(self._errors)}.")
+
+    def _described(self, num_good: int) -> str:
+        """Returns one line: the rows by their faults, the first with details.
+
+        The faults come in the order of the file.
+        """
+        num_rows = num_good + len(self._errors)
+        if len(self._errors) == 1:
+            return str(self._errors[0])
+        errors = sorted(self._errors, key=_line)
+        places = [error.location.rpartition(":") for error in errors]
+        paths = {path for path, *_ in places}
+        shared = paths.pop() if len(paths) == 1 else ""
+        by_reason: dict[str, list[str]] = {}
+        for error, (*_, line) in zip(errors, places, strict=True):
+            place = line if shared else error.location
+            entries = by_reason.setdefault(error.reason, [])
+            entries.append(f"{place}{error.detail}")
+        left = _LISTED
+        parts = []
+        for reason, entries in by_reason.items():
+            parts.append(f"{reason} ({_some(entries, left, bool(shared))})")
+            left = max(left - len(entries), 0)
+        return (
+            f"{shared}{': ' if shared else ''}{len(errors)} of {num_rows} "
+            f"{self._unit} are bad: {'; '.join(parts)}."
+        )
+
+
+def made_of_all(
+    make: Callable[[Given], Made], examples: Sequence[Given]
+) -> list[Made]:
+    """Returns what `make` makes of each example.
+
+    Raises UserError, one for all, for those that it refuses.
+    """
+    bad = BadRows("examples")
+    made = bad.apply(make, examples)
+    bad.refuse(len(made))
+    return made
+
+
+def _some(entries: Sequence[str], most: int, are_lines: bool) -> str:
+    """Returns the number of entries and the first of them."""
+    if not most:
+        return str(len(entries))
+    lines = ("line " if len(entries) == 1 else "lines ") if are_lines else ""
+    separator = "; " if any("," in entry for entry in entries) else ", "
+    text = separator.join(itertools.islice(entries, most))
+    more = len(entries) - most
+    others = f" and {more} others" if more > 0 else ""
+    return f"{len(entries)}: {lines}{text}{others}"
+
+
+def _line(error: RowError) -> int:
+    line = error.location.rpartition(":")[2]
+    return int(line) if line.isdecimal() else 0

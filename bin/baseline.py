@@ -26,6 +26,8 @@ def main() -> None:
         held_out = task.read(FLAGS.data_dir, split)
         for name, value in baseline_metrics(task, train, held_out).items():
             metrics[f"{name}{ending}"] = value
+    for warning in task.kind.warnings(train, training=True):
+        print(warning)
     print(command_line.metrics_table({"baseline": metrics}))
 
 

@@ -230,6 +230,19 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             "--columns=text=a is for --task=custom; the columns of RTE are",
         ),
         (
+            "baseline --task=RTE --data_dir=a --quoting=none",
+            "--quoting is for your own files .--task=classification or custom",
+        ),
+        (
+            "baseline --task=custom --data_dir=a --quoting=csv "
+            "--columns=word=0,tag=1",
+            "--quoting=csv: a file of words has no quoted fields.",
+        ),
+        (
+            EVALUATE + " --task=pretraining --skip_bad_rows",
+            "--skip_bad_rows is for tasks, not for pretraining.",
+        ),
+        (
             EVALUATE + " --task=RACE --submission=c.zip",
             "--submission=c.zip is for GLUE; RACE has files of its own",
         ),

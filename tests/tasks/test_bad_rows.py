@@ -189,7 +189,7 @@ def test_files_of_each_form(
         ("a,label\nx\ny\n", "t.csv: 2 of 2 rows are bad: expected 2 comma"),
         ("a,label\nx,\n", "t.csv:2: the label is empty.$"),
         # What is wrong with the file, not with a row.
-        ("a,b\nx,y\n", "t.csv:2: expected one or two columns of texts and 'l"),
+        ("a,b\nx,y\n", "t.csv:1: expected one or two columns of texts and 'l"),
         ("a,label,a\nx,y,z\n", "t.csv:1: expected distinct columns"),
         ('a,label\n"x,y\nz,u\n', "t.csv:3: not quoted as in CSV"),
         ("a,label\n", "t.csv has no examples"),

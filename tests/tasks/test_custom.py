@@ -1,10 +1,20 @@
 """Users' own tasks: from --columns to examples."""
 
+import shlex
+
 import pytest
+from absl import flags
 
 from albert_tf.config import UserError
-from albert_tf.tasks.custom import CLASSIFICATION, SplitFiles, custom_task
+from albert_tf.tasks.custom import (
+    CLASSIFICATION,
+    SplitFiles,
+    classification_task,
+    columns_flag,
+    custom_task,
+)
 from albert_tf.tasks.examples import ChoiceExample, Example, WordsExample
+from albert_tf.tasks.formats.columns import Reading
 
 
 @pytest.mark.parametrize(
@@ -148,12 +158,56 @@ def test_columns_from_the_last_are_those_of_training(
         ("Text=a,label=b", "makes no task"),
         ("text,label=b", "^--columns: expected role=column, got 'text'; allo"),
         ("text=,label=b", "expected role=column, got 'text='; allowed are"),
+        (
+            "text=a, b,label=c",
+            "expected role=column, got ' b'; .* A name with a comma is quoted "
+            """with its role: --columns='"text=a, b",label=c'.$""",
+        ),
         ("text=a,label=a", "--columns=text=a,label=a names a column twice"),
     ],
 )
 def test_columns_that_do_not_fit(columns, message):
     with pytest.raises(UserError, match=message):
         custom_task(columns.split(","))
+
+
+def test_columns_are_shown_as_a_shell_takes_them():
+    columns = ["text=a, b", "text=a, b"]
+    message = """^--columns='"text=a, b","text=a, b"' names a column twice"""
+    with pytest.raises(UserError, match=message):
+        custom_task(columns)
+    for columns in (["text=a", "label=b"], ["text=a=b", 'x="c\n, d"']):
+        (flag,) = shlex.split(columns_flag(columns))
+        given = flags.FlagValues()
+        flags.DEFINE_list("columns", [], "", flag_values=given)
+        given(["program", flag])
+        assert given["columns"].value == columns
+
+
+def test_names_of_columns_with_commas_quotes_and_blanks(write, tmp_path):
+    write("train.csv", '"a, b", c ,"""d"" = \n"\nx,y,z\n')
+    columns = ["text=a, b", 'text="d" =', "label=c"]
+    (example,) = custom_task(columns).read(str(tmp_path), "train", str)
+    assert example == Example(("x", "z"), "y")
+
+
+def test_quotes_are_read_in_the_same_way_in_every_split(write, tmp_path):
+    content = 'text\tlabel\n"a\nb"\tx\n'
+    for split in ("train", "dev", "test"):
+        write(f"{split}.tsv", content)
+    for make in (
+        classification_task,
+        lambda reading: custom_task(["text=text", "label=label"], reading),
+    ):
+        for split in ("train", "dev", "test"):
+            task = make(Reading("csv"))
+            (example,) = task.read(str(tmp_path), split, str)
+            assert example == Example(("a\nb",), "x")
+            message = f"{split}.tsv:2: expected 2 tab-separated fields, got 1"
+            with pytest.raises(UserError, match=message):
+                make(Reading("none")).read(str(tmp_path), split, str)
+    with pytest.raises(UserError, match="quoting='all' is not one of csv, non"):
+        make(Reading("all")).read(str(tmp_path), "dev", str)
 
 
 def test_columns_of_words_are_numbers(write, tmp_path):
@@ -175,6 +229,6 @@ def test_without_columns_they_are_those_of_training(write, tmp_path):
     assert CLASSIFICATION.read(str(tmp_path), "dev") == [
         Example(("1", "2"), "x")
     ]
-    message = r"test\.tsv:2: expected the column 'a', got id, said"
+    message = r"test\.tsv:1: expected the column 'a', got id, said"
     with pytest.raises(UserError, match=message):
         CLASSIFICATION.read(str(tmp_path), "test")

@@ -110,14 +110,14 @@ class Rows:
     """The rows of a file, of which examples are made.
 
     Attributes:
-        path: of the file.
+        head: file and line of the header, or of the first JSON line.
         records: the rows that are not bad so far.
         bad: the others.
         skip_bad_rows: whether these are skipped.
         log: takes a line on them.
     """
 
-    path: str
+    head: str
     records: list[Record]
     bad: BadRows
     skip_bad_rows: bool
@@ -155,20 +155,21 @@ def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:
             duplicate columns.
     """
     bad = BadRows()
+    head = path
     delimiter = DELIMITERS.get(os.path.splitext(path)[1])
     if delimiter:
         header, *rows = read_own_table(
             path, _ADVICE, delimiter, reading.quoting, log
         )
-        record_of = _table_records(header, delimiter)
-        records = bad.apply(record_of, rows)
+        head = header.location
+        records = bad.apply(_table_records(header, delimiter), rows)
     else:
-        lines = read_lines(path, _ADVICE)
-        records = bad.apply(_json_record, (n for n in lines if n[1].strip()))
-    found = Rows(path, records, bad, reading.skip_bad_rows, log)
-    require(
-        bool(found.records or found.settled([])), f"{path} has no examples."
-    )
+        lines = [line for line in read_lines(path, _ADVICE) if line[1].strip()]
+        records = bad.apply(_json_record, lines)
+        if records:
+            head = records[0].location
+    found = Rows(head, records, bad, reading.skip_bad_rows, log)
+    require(bool(records or found.settled([])), f"{path} has no examples.")
     return found
 
 
@@ -233,7 +234,6 @@ def infer_columns(rows: Rows, *, labelled: bool = True) -> Roles:
     a pair. Lines of JSON that differ from most in their columns are bad rows.
     Raises UserError for other columns than these.
     """
-    first = rows.records[0].location
     counts = collections.Counter(frozenset(r.values) for r in rows.records)
     ((most, _),) = counts.most_common(1)
     names = next(
@@ -243,8 +243,9 @@ def infer_columns(rows: Rows, *, labelled: bool = True) -> Roles:
     texts = [n for n in names if n != LABEL_COLUMN and n not in index]
     require(
         (LABEL_COLUMN in names or not labelled) and len(texts) in (1, 2),
-        f"{first}: expected one or two columns of texts and {LABEL_COLUMN!r}, "
-        f"got {listed(names, 12)}; name the columns with --columns.",
+        f"{rows.head}: expected one or two columns of texts and "
+        f"{LABEL_COLUMN!r}, got {listed(names, 12)}; name the columns with "
+        "--columns.",
     )
 
     def check(record: Record) -> Record:
@@ -260,10 +261,10 @@ def infer_columns(rows: Rows, *, labelled: bool = True) -> Roles:
 
     rows.records = rows.apply(check)
     if index:
-        rows.log(f"{first}: {index} is the name of an index, and ignored.")
+        rows.log(f"{rows.head}: {index} is the name of an index, and ignored.")
     if len(texts) == 2:
         rows.log(
-            f"{first}: {listed(texts, 12)} are read as pairs; --columns "
+            f"{rows.head}: {listed(texts, 12)} are read as pairs; --columns "
             "names others."
         )
     return {"text": texts, "label": [LABEL_COLUMN]}
@@ -370,7 +371,7 @@ def _has_label(rows: Rows, roles: Roles, label: str, labelled: bool) -> bool:
     missing = needed.difference(columns)
     require(
         not missing,
-        f"{rows.records[0].location}: expected the column "
+        f"{rows.head}: expected the column "
         f"{min(missing, default='')[:60]!r}, got {listed(columns, 12)}; name "
         "the columns with --columns.",
     )

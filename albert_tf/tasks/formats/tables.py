@@ -103,7 +103,7 @@ def read_own_table(
     `quoting` is a name of QUOTING. Lines end with LF, CR LF or, where the
     first one does, with CR. Blank lines are no rows, except those below the
     header of a single column. Logs how quotes are read if a field begins with
-    one.
+    one, and that backslashes escape nothing if a field ends in one.
 
     Raises:
         UserError: as `read_text` does; for quotes unlike those of CSV, and for
@@ -137,6 +137,13 @@ def read_own_table(
                 f"{begin}"
             )
         log(f"{line}.")
+    escaped = [r for r in rows if any(f.endswith("\\") for f in r.fields)]
+    if escaped:
+        log(
+            f"{escaped[0].location}: fields of {len(escaped)} rows end in a "
+            "backslash, which is a character like others here; where it was "
+            "to escape a separator or line end, write the table with quotes."
+        )
     return rows
 
 

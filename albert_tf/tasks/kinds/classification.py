@@ -26,6 +26,9 @@ from albert_tf.tasks.kinds.texts import TextKind, text_fields
 _MAX_MATRIX_LABELS = 100
 # More labels than this, and than half the examples, are likely a mistake.
 _MANY = 20
+# What databases, R and pandas write or read as no value; "None" and "NA" may
+# well be classes.
+_MISSING = {"\\N", "NULL", "null", "NaN", "nan", "<NA>", "#N/A"}
 
 
 class ClassKind(Kind):
@@ -137,11 +140,17 @@ class Classification(TextKind, ClassKind):
     def warnings(
         self, examples: Sequence[Example], *, training: bool
     ) -> list[str]:
-        """Returns those of all kinds, and one on combined labels."""
+        """Returns those of all kinds, and on labels that may be no classes."""
         found = super().warnings(examples, training=training)
+        if not training:
+            return found
         labels = {e.label for e in examples if e.label is not None}
-        combined = _combined(labels)
-        if training and combined:
+        if missing := sorted(labels & _MISSING):
+            found.append(
+                f"{listed(missing)}: trained as a class of its own, though "
+                "other programs write this for a missing label."
+            )
+        if combined := _combined(labels):
             found.append(
                 f"{len(combined)} of {len(labels)} labels look like several in "
                 f"one ({listed(combined)}); each is trained as a class of its "

@@ -103,7 +103,7 @@ def test_the_index_of_a_data_frame_is_no_text(write, name):
     logged = []
     columns_of(path, logged.append)
     assert logged == [
-        f"{path}:2: {[name.strip()]} is the name of an index, and ignored."
+        f"{path}:1: {[name.strip()]} is the name of an index, and ignored."
     ]
 
 
@@ -130,7 +130,7 @@ def test_pairs_in_the_order_of_their_columns(table, lines):
     roles = columns_of(path, logged.append)
     assert roles == {"text": ["b", "a"], "label": ["label"]}
     assert logged == [
-        f"{path}:2: b, a are read as pairs; --columns names others."
+        f"{path}:1: b, a are read as pairs; --columns names others."
     ]
     assert read_own(path) == [Example(("x", "y"), "0")]
     # The order of a later line's members is its own affair.
@@ -150,7 +150,7 @@ def test_pairs_in_the_order_of_their_columns(table, lines):
 )
 def test_columns_that_cannot_be_inferred(table, rows):
     message = (
-        ":2: expected one or two columns of texts and 'label', got "
+        ":1: expected one or two columns of texts and 'label', got "
         f"{', '.join(rows[0].split())}; name the columns with --columns."
     )
     assert_error(columns_of, table(*rows), message)
@@ -160,7 +160,7 @@ def test_labels_may_not_be_empty_nor_columns_missing(table):
     path = table("text\tlabel", "a\t ")
     assert_error(read_texts, path, ":2: the label is empty", labelled=False)
     path = table("a\tb", "1\t2")
-    message = ":2: expected the column 'gold', got a, b; name the columns with"
+    message = ":1: expected the column 'gold', got a, b; name the columns with"
     assert_error(read_texts, path, message, columns="a gold")
 
 
@@ -171,7 +171,7 @@ def test_json_lines_unlike_the_first(lines):
         path = lines(first, second)
         message = (
             f":2: expected the columns a, label, as most lines have .*, got "
-            f"{', '.join(second)};"
+            f"{', '.join(second)}\\."
         )
         assert_error(read_own, path, message)
     path = lines(first, {"a": ["x"], "label": 1})

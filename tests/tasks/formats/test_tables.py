@@ -229,6 +229,15 @@ def test_the_first_line_of_a_row_is_its_location(write):
     assert [row.location for row in rows] == [f"{path}:{n}" for n in lines]
 
 
+def test_backslashes_escape_nothing(write):
+    # As pandas writes with escapechar and without quotes.
+    path = write("t.csv", "a,b\nx\\, y\\\\n,z\nu,v\\\n")
+    logged = []
+    read(path, "csv", logged.append)
+    (line,) = logged
+    assert line.startswith(f"{path}:2: fields of 2 rows end in a backslash, ")
+
+
 def test_a_cell_longer_than_the_csv_module_expects(write):
     path = write("t.csv", f'a\n"{"x" * 200_000}"\n')
     assert fields(path) == [["a"], ["x" * 200_000]]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks import feature_building
 from albert_tf.tasks.examples import Example, listed
 from albert_tf.tasks.kinds.base import Answers
 from albert_tf.tasks.kinds.classification import Classification, class_error
@@ -56,6 +57,51 @@ def test_labels(labels, found):
         UserError, match=f"^t.tsv:2 and what follows: .*{found}"
     ):
         KIND.labels(examples)
+
+
+@pytest.mark.parametrize(
+    ("labels", "combined"),
+    [
+        ("a|b a b", "1 of 3 labels look like several in one (a|b)"),
+        ("a|b c|d e", "2 of 3 labels look like several in one (a|b, c|d)"),
+        ("a,b b,c a b", "2 of 4 labels look like several in one (a,b, b,c)"),
+        ("a;b b a", "1 of 3 labels look like several in one (a;b)"),
+        # Names.
+        ("a|b c", ""),
+        ("a| b", ""),
+        ("Ulm,DE Bonn,DE Rome,IT", ""),
+    ],
+)
+def test_labels_that_look_combined(labels, combined):
+    examples = [Example(("a",), label) for label in labels.split()]
+    found = KIND.warnings([*examples, *EXAMPLES[2:]], training=True)
+    expected = (
+        f"{combined}; each is trained as a class of its own, since an example "
+        "has one label."
+    )
+    assert found == ([expected] if combined else [])
+    assert KIND.warnings(examples, training=False) == []
+
+
+def test_labels_that_are_no_values_elsewhere():
+    examples = [Example(("a",), label) for label in ("x", "NULL", "\\N")]
+    (line,) = KIND.warnings(examples, training=True)
+    assert line.startswith("NULL, \\N: trained as a class of its own, though")
+
+
+def test_unknown_labels_are_listed_together(tiny_tokenizer, monkeypatch):
+    # In whatever chunks features are built.
+    monkeypatch.setattr(feature_building, "_CHUNK", 1)
+    builder = feature_building.FeatureBuilder(
+        KIND, tiny_tokenizer, CONFIG, LABELS
+    )
+    unknown = [Example(("a",), label, f"dev.tsv:{label}") for label in "78"]
+    message = (
+        "^dev.tsv: 2 of 5 examples are bad: expected one of no, perhaps, yes "
+        r"as the label \(2: lines 7, got '7'; 8, got '8'\)\.$"
+    )
+    with pytest.raises(UserError, match=message):
+        builder.build([*EXAMPLES, *unknown], training=False)
 
 
 def test_features(tiny_tokenizer):

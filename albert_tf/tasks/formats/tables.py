@@ -85,8 +85,8 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[str, str]]:
 def read_table(path: str, advice: str) -> list[Row]:
     """Returns the rows of a tab-separated file, with its header.
 
-    Quotes are literal. Blank lines at the end of a table of several columns
-    are not rows.
+    Quotes are literal, as the benchmarks write them. Blank lines at the end
+    of a table of several columns are not rows.
     """
     lines = read_lines(path, advice)
     rows = [Row(text.split("\t"), location) for location, text in lines]
@@ -155,7 +155,7 @@ def _marked(text: str) -> tuple[str, str]:
     OS, others may end so too.
     """
     first = _LINE_END.search(text)
-    if first and first[0] == "\r":
+    if first and not first[0].endswith("\n"):
         return text, ""
 
     def mark(found: re.Match[str]) -> str:

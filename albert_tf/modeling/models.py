@@ -76,7 +76,7 @@ class AlbertModel(FittableModel):
         self.config = as_model_config(config)
         # Tuples: Keras wraps lists and dictionaries that a model has, and what
         # it wraps cannot be pickled for another process.
-        self._labels = self._checked_labels(num_labels, labels)
+        self._class_names = self._checked_labels(num_labels, labels)
         options = self._checked_options(head_options or {})
         self._head_options = tuple(options.items())
         self.remat = remat
@@ -145,12 +145,12 @@ class AlbertModel(FittableModel):
     @property
     def labels(self) -> list[str] | None:
         """Names of the classes, None where there are none; a copy."""
-        return None if self._labels is None else list(self._labels)
+        return None if self._class_names is None else list(self._class_names)
 
     @labels.setter
     def labels(self, names: Sequence[str] | None) -> None:
         """Renames the classes; raises UserError for another number of them."""
-        self._labels = self._checked_labels(self.num_labels, names)
+        self._class_names = self._checked_labels(self.num_labels, names)
 
     @property
     def head_options(self) -> dict[str, int]:
@@ -160,7 +160,7 @@ class AlbertModel(FittableModel):
     @property
     def num_labels(self) -> int | None:
         """The number of classes, if the model has any."""
-        return len(self._labels) if self._labels else None
+        return len(self._class_names) if self._class_names else None
 
     @classmethod
     def head_classes(cls) -> dict[str, type[Head]]:

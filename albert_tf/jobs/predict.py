@@ -149,6 +149,8 @@ class BasePredictor(abc.ABC):
     batch_size: int
     # The maximum length of a text, for messages.
     max_length: str
+    # The labels of `sentence_order`.
+    sentence_orders = SENTENCE_ORDERS
 
     def classify(
         self,

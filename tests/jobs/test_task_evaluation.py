@@ -91,6 +91,7 @@ class Given:
     def read(self, data_dir, split, log):
         return self.examples
 
+
 class PicklingPool:
     """Stands for a pool: a process gets what has been pickled."""
 
@@ -116,9 +117,7 @@ def test_labels_of_a_model_are_sent_to_processes(
     examples = [kind.example((f"bada {n}",), n) for n in range(8)]
     task = Task("words", kind, Given(examples))
     monkeypatch.setattr(feature_building, "_CHUNK", 1)
-    monkeypatch.setattr(
-        "concurrent.futures.ProcessPoolExecutor", PicklingPool
-    )
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", PicklingPool)
     found = [
         evaluate_task(
             ["a"],

@@ -239,6 +239,7 @@ def write_files(place, sentences):
     for split in ("train", "dev"):
         write(f"mytask/{split}.tsv", ["text\tlabel", *labelled])
     write("texts.txt", sentences[:3])
+    write("pairs.txt", [f"{s}\t{s}" for s in sentences[:2]])
     write("questions.txt", [f"who\t{sentence}" for sentence in sentences[:2]])
 
 

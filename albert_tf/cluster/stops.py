@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 # EX_TEMPFAIL of sysexits.h: the same command may succeed.
 TEMPORARY_FAILURE = 75
+# EX_DATAERR of sysexits.h: some of the input could not be used.
+BAD_DATA = 65
 # EX_IOERR of sysexits.h.
 WRITING_FAILED = 74
 # The loss is not finite: starting again would not help.
@@ -32,7 +34,7 @@ def signals_to_handle() -> list[signal.Signals]:
 
 
 class RunStopped(Exception):
-    """A run ends before its last step; the message is one line."""
+    """A run ends before its last step, or with faults; one line says why."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

@@ -2,8 +2,16 @@
 
 import abc
 import dataclasses
+import functools
 import itertools
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any
 
 import numpy as np
@@ -16,7 +24,15 @@ from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
 from albert_tf.tasks.kinds.classification import (
     Classification as TextClassification,
 )
+from albert_tf.tasks.kinds.classification import softmax
 from albert_tf.tasks.kinds.texts import sequence_features
+
+Inputs = dict[str, np.ndarray]
+# Labels of pairs in `sentence_order`, in the order of the head's logits.
+SENTENCE_ORDERS = ("in order", "swapped")
+# What items are, for messages.
+_ONE_STRING = "one string"
+_TWO_STRINGS = "two strings (on a line, with a tab between them)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +61,8 @@ class FilledMask:
     candidates: list[list[tuple[str, float]]]
 
 
-def _tuples(
-    items: Iterable[Any],
-    counts: Container[int],
-    expected: str,
-    kept: type | tuple[()] = (),
-) -> Iterator[Any]:
-    """Yields each item, a string or several, as a tuple; `kept` as it is."""
+def _checked(items: Iterable[Any], expected: str) -> Iterable[Any]:
+    """Returns the items; raises UserError for what is no list of them."""
     require(
         # A string would be its characters.
         isinstance(items, Iterable)
@@ -59,32 +70,31 @@ def _tuples(
         f"The texts are {shown(items)}; expected a list, each item of it "
         f"{expected}.",
     )
-    for number, item in enumerate(items, start=1):
-        texts = (item,) if isinstance(item, str) else item
-        if isinstance(item, kept):
-            yield item
-        elif (
-            isinstance(texts, tuple | list)
-            and len(texts) in counts
-            and all(isinstance(text, str) for text in texts)
-        ):
-            yield tuple(texts)
-        else:
-            raise UserError(
-                f"Text {number} is {shown(item)}; expected {expected}."
-            )
+    return items
 
 
-def _examples(kind: Kind, items: Iterable[Any]) -> Iterator[Any]:
-    """Yields examples of a kind, built from strings where they are not yet."""
-    own = kind.example_type
-    checked = _tuples(items, kind.text_counts, kind.text_format, own)
-    for number, item in enumerate(checked, start=1):
-        yield item if isinstance(item, own) else kind.example(item, number)
+def _texts(
+    item: Any, number: int, counts: Container[int], expected: str
+) -> tuple[str, ...]:
+    """Returns an item, a string or several, as a tuple of them."""
+    texts = (item,) if isinstance(item, str) else item
+    if isinstance(item, UserError):
+        raise item
+    if (
+        isinstance(texts, tuple | list)
+        and len(texts) in counts
+        and all(isinstance(text, str) for text in texts)
+    ):
+        return tuple(texts)
+    raise UserError(f"Text {number} is {shown(item)}; expected {expected}.")
 
 
-def _strings(items: Iterable[Any]) -> Iterator[str]:
-    return (text for (text,) in _tuples(items, (1,), "one string"))
+def _example(kind: Kind, item: Any, number: int) -> Any:
+    """Returns an example of a kind, built from strings where it is not yet."""
+    if isinstance(item, kind.example_type):
+        return item
+    texts = _texts(item, number, kind.text_counts, kind.text_format)
+    return kind.example(texts, number)
 
 
 def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
@@ -93,15 +103,60 @@ def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
         yield batch
 
 
+def _made(make: Callable[[Any, int], Any], item: Any, number: int) -> Any:
+    try:
+        return make(item, number)
+    except UserError as error:
+        return error
+
+
+def _each(answer: Callable[[list[Any]], Iterable[Any]], batch: list) -> list:
+    """Returns an answer to each item, the UserError where there is none.
+
+    What cannot be answered, or not together, must not cost the others.
+    """
+    if not batch:
+        return []
+    try:
+        return list(answer(batch))
+    except UserError as error:
+        if len(batch) == 1:
+            return [error]
+    half = len(batch) // 2
+    return [*_each(answer, batch[:half]), *_each(answer, batch[half:])]
+
+
+def _classification(found: Any) -> Any:
+    """Returns a `Prediction` as a Classification, and an error as it is."""
+    if isinstance(found, UserError):
+        return found
+    fields = found.fields
+    own = fields["texts"] if "texts" in fields else [fields["text"]]
+    return Classification(
+        tuple(own), fields["prediction"], fields["probabilities"]
+    )
+
+
 class BasePredictor(abc.ABC):
-    """Predicts for any number of texts, each read when its batch is due."""
+    """Predicts for any number of texts, each read when its batch is due.
+
+    The first item without an answer raises UserError. With
+    `return_exceptions` the error is yielded in its place, and all others are
+    answered; an item that is a UserError itself comes back. What no item could
+    be answered for, such as a head that the model lacks, is always raised.
+    """
 
     batch_size: int
     # The maximum length of a text, for messages.
     max_length: str
+    # The labels of `sentence_order`.
+    sentence_orders = SENTENCE_ORDERS
 
     def classify(
-        self, texts: Iterable[str | Sequence[str]]
+        self,
+        texts: Iterable[str | Sequence[str]],
+        *,
+        return_exceptions: bool = False,
     ) -> Iterator[Classification]:
         """Yields the classification of each text, or pair of texts.
 
@@ -109,15 +164,18 @@ class BasePredictor(abc.ABC):
             UserError: when the model is not a classifier, or an item is
                 neither a string nor one or two of them.
         """
-        for prediction in self.predict(TextClassification(), texts):
-            fields = prediction.fields
-            own = fields["texts"] if "texts" in fields else [fields["text"]]
-            yield Classification(
-                tuple(own), fields["prediction"], fields["probabilities"]
-            )
+        kind = TextClassification()
+        return map(
+            _classification,
+            self.predict(kind, texts, return_exceptions=return_exceptions),
+        )
 
     def predict(
-        self, kind: Kind, examples: Iterable[Any]
+        self,
+        kind: Kind,
+        examples: Iterable[Any],
+        *,
+        return_exceptions: bool = False,
     ) -> Iterator[Prediction]:
         """Yields the prediction of a fine-tuned model for each example.
 
@@ -125,32 +183,52 @@ class BasePredictor(abc.ABC):
             kind: of task, whose head the model has.
             examples: of this kind, or the strings that one consists of (see
                 `Kind.text_format`): a question and its paragraph, for instance.
+            return_exceptions: see above.
 
         Raises:
-            UserError: when the model has another head, an item is not what
-                the kind takes, or an example does not go with the first.
+            UserError: when the model has another head, or an item is not what
+                the kind takes.
         """
         self._check_kind(kind)
-        first: list[Any] = []
-        for batch in _batches(_examples(kind, examples), self.batch_size):
-            first = first or batch[:1]
-            kind.check(first + batch)
-            yield from self._predictions(kind, batch)
 
-    def embed(self, texts: Iterable[str]) -> Iterator[Embedding]:
+        def answer(batch: list[Any]) -> list[Prediction]:
+            kind.check(batch)
+            return self._predictions(kind, batch)
+
+        yield from self._answers(
+            _checked(examples, kind.text_format),
+            functools.partial(_example, kind),
+            answer,
+            return_exceptions,
+        )
+
+    def embed(
+        self, texts: Iterable[str], *, return_exceptions: bool = False
+    ) -> Iterator[Embedding]:
         """Yields the embedding of each text, whatever the model's heads.
 
         Raises:
             UserError: when an item is not a string.
         """
-        for batch in _batches(_strings(texts), self.batch_size):
-            for text, mean, cls in zip(
-                batch, *self._vectors(batch), strict=True
-            ):
-                yield Embedding(text, mean.tolist(), cls.tolist())
+        self._check_embed()
+
+        def answer(batch: list[str]) -> list[Embedding]:
+            rows = zip(batch, *self._vectors(batch), strict=True)
+            return [Embedding(t, m.tolist(), c.tolist()) for t, m, c in rows]
+
+        yield from self._answers(
+            _checked(texts, _ONE_STRING),
+            lambda item, number: _texts(item, number, (1,), _ONE_STRING)[0],
+            answer,
+            return_exceptions,
+        )
 
     def fill_mask(
-        self, texts: Iterable[str], top_k: int = 5
+        self,
+        texts: Iterable[str],
+        top_k: int = 5,
+        *,
+        return_exceptions: bool = False,
     ) -> Iterator[FilledMask]:
         """Yields the likeliest pieces for each [MASK] of each text.
 
@@ -158,20 +236,91 @@ class BasePredictor(abc.ABC):
             UserError: when the model has no masked-LM head, an item is not a
                 string, or a text has no [MASK] within the model's length.
         """
-        filled = (
-            FilledMask(text, candidates)
-            for batch in _batches(_strings(texts), self.batch_size)
-            for text, candidates in zip(
-                batch, self._masks(batch, top_k), strict=True
-            )
+        self._check_fill_mask(top_k)
+
+        def example(item: Any, number: int) -> tuple[str, int]:
+            return _texts(item, number, (1,), _ONE_STRING)[0], number
+
+        def answer(batch: list[tuple[str, int]]) -> Iterator[Any]:
+            found = self._masks([text for text, _ in batch], top_k)
+            for (text, number), candidates in zip(batch, found, strict=True):
+                if len(candidates) >= max(text.count("[MASK]"), 1):
+                    yield FilledMask(text, candidates)
+                else:
+                    yield UserError(
+                        f"Text {number} has no [MASK], or one beyond the "
+                        f"model's {self.max_length}: {text[:60]!r}."
+                    )
+
+        yield from self._answers(
+            _checked(texts, _ONE_STRING), example, answer, return_exceptions
         )
-        for number, found in enumerate(filled, start=1):
-            require(
-                len(found.candidates) >= max(found.text.count("[MASK]"), 1),
-                f"Text {number} has no [MASK], or one beyond the model's "
-                f"{self.max_length}: {found.text[:60]!r}.",
-            )
-            yield found
+
+    def sentence_order(
+        self,
+        pairs: Iterable[Sequence[str]],
+        *,
+        return_exceptions: bool = False,
+    ) -> Iterator[Classification]:
+        """Yields for each pair whether its second text follows the first.
+
+        The labels are SENTENCE_ORDERS; a model of next-sentence prediction
+        means by the second that the text is of another document.
+
+        Raises:
+            UserError: when the model has no sentence-order head, or an item is
+                not two strings.
+        """
+        self._check_sentence_order()
+
+        def answer(batch: list[tuple[str, ...]]) -> list[Classification]:
+            found = []
+            for pair, values in zip(batch, self._orders(batch), strict=True):
+                label = SENTENCE_ORDERS[int(values.argmax())]
+                by_label = zip(SENTENCE_ORDERS, values.tolist(), strict=True)
+                found.append(Classification(pair, label, dict(by_label)))
+            return found
+
+        yield from self._answers(
+            _checked(pairs, _TWO_STRINGS),
+            lambda item, number: _texts(item, number, (2,), _TWO_STRINGS),
+            answer,
+            return_exceptions,
+        )
+
+    def _answers(
+        self,
+        items: Iterable[Any],
+        make: Callable[[Any, int], Any],
+        answer: Callable[[list[Any]], Iterable[Any]],
+        return_exceptions: bool,
+    ) -> Iterator[Any]:
+        """Yields the answer to each item, batch by batch.
+
+        `make` returns the example of an item and its number from 1, `answer`
+        the answers to a batch of them. Both may raise UserError, and `answer`
+        may return one for an example.
+        """
+        for batch in _batches(enumerate(items, start=1), self.batch_size):
+            made = [_made(make, item, number) for number, item in batch]
+            examples = [e for e in made if not isinstance(e, UserError)]
+            answers = iter(_each(answer, examples))
+            for example in made:
+                is_wrong = isinstance(example, UserError)
+                found = example if is_wrong else next(answers)
+                if isinstance(found, UserError) and not return_exceptions:
+                    raise found
+                yield found
+
+    @property
+    @abc.abstractmethod
+    def labels(self) -> list[str]:
+        """Names of the classes; empty for models without."""
+
+    @property
+    @abc.abstractmethod
+    def pairs(self) -> bool | None:
+        """Whether the model's task is on pairs of texts; None if unknown."""
 
     @abc.abstractmethod
     def has_head(self, name: str) -> bool:
@@ -180,6 +329,18 @@ class BasePredictor(abc.ABC):
     @abc.abstractmethod
     def _check_kind(self, kind: Kind) -> None:
         """Raises UserError when the model was fine-tuned for another kind."""
+
+    @abc.abstractmethod
+    def _check_embed(self) -> None:
+        """Raises UserError when there are no vectors of texts."""
+
+    @abc.abstractmethod
+    def _check_fill_mask(self, top_k: int) -> None:
+        """Raises UserError when the model has no top_k pieces for masks."""
+
+    @abc.abstractmethod
+    def _check_sentence_order(self) -> None:
+        """Raises UserError when the model was not pretrained for this."""
 
     @abc.abstractmethod
     def _predictions(self, kind: Kind, batch: list[Any]) -> list[Prediction]:
@@ -194,6 +355,10 @@ class BasePredictor(abc.ABC):
         self, batch: list[str], top_k: int
     ) -> Iterator[list[list[tuple[str, float]]]]:
         """Yields for each text (piece, probability) for each of its masks."""
+
+    @abc.abstractmethod
+    def _orders(self, batch: list[tuple[str, ...]]) -> np.ndarray:
+        """Returns probabilities of SENTENCE_ORDERS, `[batch, 2]`."""
 
 
 class Predictor(BasePredictor):
@@ -213,15 +378,23 @@ class Predictor(BasePredictor):
             reduce_retracing=True,
         )
 
-    def _inputs(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
-        """Returns the model's inputs for single texts."""
+    def _inputs(self, texts: Sequence[Sequence[Sequence[int]]]) -> Inputs:
+        """Returns the model's inputs for the ids of texts, or of pairs."""
+        loaded = self.loaded
         features = sequence_features(
-            [[ids] for ids in token_ids],
-            self.loaded.tokenizer,
-            self.loaded.max_seq_length,
-            {},
+            texts, loaded.tokenizer, loaded.max_seq_length, {}
         )
         return features.batch(np.arange(len(features)))
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the classes; empty for models without."""
+        return self.loaded.labels or []
+
+    @property
+    def pairs(self) -> bool | None:
+        """Whether the model's task is on pairs of texts; None if unknown."""
+        return self.loaded.task.pairs if self.loaded.task else None
 
     def has_head(self, name: str) -> bool:
         """Returns whether the model has a head of that name."""
@@ -232,6 +405,22 @@ class Predictor(BasePredictor):
             kind.head,
             "The model directory",
             f"use a model that was fine-tuned for {kind.name}.",
+        )
+
+    def _check_embed(self) -> None:
+        return
+
+    def _check_fill_mask(self, top_k: int) -> None:
+        self._require_pretrained("masked_lm")
+
+    def _check_sentence_order(self) -> None:
+        self._require_pretrained("sentence_order")
+
+    def _require_pretrained(self, head: str) -> None:
+        self.loaded.require_head(
+            head,
+            "The model directory",
+            "use the pretrained model, or --mode=classify.",
         )
 
     def _predictions(self, kind: Kind, batch: list[Any]) -> list[Prediction]:
@@ -251,20 +440,15 @@ class Predictor(BasePredictor):
 
     def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
         ids = self.loaded.tokenizer.encode_batch(batch)
-        found = self._encode(self._inputs(ids))
+        found = self._encode(self._inputs([[text] for text in ids]))
         return found["mean_embedding"].numpy(), found["cls_embedding"].numpy()
 
     def _masks(
         self, batch: list[str], top_k: int
     ) -> Iterator[list[list[tuple[str, float]]]]:
-        self.loaded.require_head(
-            "masked_lm",
-            "The model directory",
-            "use the pretrained model, or --mode=classify.",
-        )
         tokenizer = self.loaded.tokenizer
         for text in batch:
-            features = self._inputs([tokenizer.encode_with_masks(text)])
+            features = self._inputs([[tokenizer.encode_with_masks(text)]])
             (ids,) = features["input_ids"]
             positions = np.flatnonzero(ids == tokenizer.mask_id)
             if not positions.size:
@@ -279,3 +463,12 @@ class Predictor(BasePredictor):
                 list(zip(tokenizer.pieces(ids), row, strict=True))
                 for ids, row in zip(best.tolist(), values.tolist(), strict=True)
             ]
+
+    def _orders(self, batch: list[tuple[str, ...]]) -> np.ndarray:
+        encode = self.loaded.tokenizer.encode_batch
+        columns = (encode(list(texts)) for texts in zip(*batch, strict=True))
+        features = self._inputs(list(zip(*columns, strict=True)))
+        if self.has_head("masked_lm"):
+            none = np.zeros((len(batch), 0), np.int32)
+            features["masked_lm_positions"] = none
+        return softmax(self._call(features)["sentence_order_logits"].numpy())

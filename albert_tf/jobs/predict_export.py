@@ -12,6 +12,8 @@ from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
 from albert_tf.tasks.kinds.span_answers import prediction_fields
 
 Call = Callable[..., dict[str, np.ndarray]]
+# The signature for pairs of a pretrained model.
+_ORDER = "sentence_order"
 
 
 def _by_number_of_texts(
@@ -102,6 +104,17 @@ class ExportedPredictor(BasePredictor):
         self._exported = exported
         self.batch_size = batch_size
 
+    @property
+    def labels(self) -> list[str]:
+        """Names of the classes; empty for models without."""
+        return self._exported.labels
+
+    @property
+    def pairs(self) -> bool | None:
+        """Whether the default signature takes pairs of texts."""
+        default = next(iter(self._exported.signatures.values()))
+        return "text_pair" in default.inputs
+
     def has_head(self, name: str) -> bool:
         """Returns whether the model has a head of that name."""
         return name in _SCORES and self._has(*_SCORES[name][:2])
@@ -129,6 +142,23 @@ class ExportedPredictor(BasePredictor):
         use = f"Export a model that was fine-tuned for {kind.name}."
         self._require(signature, output, use)
 
+    def _check_embed(self) -> None:
+        self._require("embed", "cls_output", "Export the model again.")
+
+    def _check_fill_mask(self, top_k: int) -> None:
+        self._require("fill_mask", "pieces", "Export the pretrained model.")
+        most = self._exported.signatures["fill_mask"].outputs["pieces"].shape[2]
+        require(
+            most is None or top_k <= most,
+            f"top_k={top_k}: expected at most {most}, which the export "
+            "returns; for more give --model_dir.",
+        )
+
+    def _check_sentence_order(self) -> None:
+        self._require(
+            _ORDER, "probabilities", "Export a pretrained model that has it."
+        )
+
     def _predictions(self, kind: Kind, batch: list[Any]) -> list[Prediction]:
         signature, _, scores_of = _SCORES[kind.head]
         scores = scores_of(self._call, batch)
@@ -138,21 +168,14 @@ class ExportedPredictor(BasePredictor):
         return kind.predictions(Answers(batch, scores, FeatureConfig(), labels))
 
     def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        self._require("embed", "cls_output", "Export the model again.")
         found = self._call("embed", text=batch)
         return found["mean_output"], found["cls_output"]
 
     def _masks(
         self, batch: list[str], top_k: int
     ) -> Iterator[list[list[tuple[str, float]]]]:
-        self._require("fill_mask", "pieces", "Export the pretrained model.")
         found = self._call("fill_mask", text=batch)
         pieces, values = found["pieces"], found["probabilities"]
-        require(
-            top_k <= pieces.shape[-1],
-            f"top_k={top_k}: expected at most {pieces.shape[-1]}, which the "
-            "export returns; for more give --model_dir.",
-        )
         for of_text, numbers in zip(pieces, values, strict=True):
             yield [
                 list(
@@ -166,3 +189,8 @@ class ExportedPredictor(BasePredictor):
                 # Texts with fewer masks are padded with "".
                 if names[0]
             ]
+
+    def _orders(self, batch: list[tuple[str, ...]]) -> np.ndarray:
+        first, second = zip(*batch, strict=True)
+        answers = self._call(_ORDER, text=first, text_pair=second)
+        return answers["probabilities"]

@@ -74,8 +74,11 @@ class AlbertModel(FittableModel):
         """
         super().__init__(name=name, **kwargs)
         self.config = as_model_config(config)
-        self.labels = self._checked_labels(num_labels, labels)
-        self.head_options = self._checked_options(head_options or {})
+        # Tuples: Keras wraps lists and dictionaries that a model has, and what
+        # it wraps cannot be pickled for another process.
+        self._class_names = self._checked_labels(num_labels, labels)
+        options = self._checked_options(head_options or {})
+        self._head_options = tuple(options.items())
         self.remat = remat
         self.encoder = AlbertEncoder(
             self.config, pooler=pooler, remat=remat, dtype=self.dtype_policy
@@ -86,17 +89,17 @@ class AlbertModel(FittableModel):
                 f"{type(self).__name__} needs a pooler: its head {head_name} "
                 "reads the pooled output.",
             )
-            given = {"num_labels": self.num_labels, **self.head_options}
-            options = {n: given[n] for n in kind.options if n in given}
+            given = {"num_labels": self.num_labels, **options}
+            own = {n: given[n] for n in kind.options if n in given}
             head = kind(
-                self.config, name=head_name, dtype=self.dtype_policy, **options
+                self.config, name=head_name, dtype=self.dtype_policy, **own
             )
             setattr(self, head_name, head)
         self.build()
 
     def _checked_labels(
         self, num_labels: int | None, labels: Sequence[str] | None
-    ) -> list[str] | None:
+    ) -> tuple[str, ...] | None:
         """Returns the names of the classes, None where there are none."""
         kind = type(self).__name__
         if not self.takes_labels():
@@ -112,7 +115,7 @@ class AlbertModel(FittableModel):
                 f"{kind} needs num_labels, a number of classes; it is "
                 f"{num_labels!r}.",
             )
-            return [f"LABEL_{number}" for number in range(num_labels or 0)]
+            return tuple(f"LABEL_{n}" for n in range(num_labels or 0))
         require(
             num_labels in (None, len(labels)),
             f"num_labels={num_labels!r} and {len(labels)} labels do not agree.",
@@ -124,7 +127,7 @@ class AlbertModel(FittableModel):
             and len(set(names)) == len(names),
             f"labels={labels!r} must be names, strings that are all different.",
         )
-        return list(map(str, names))
+        return tuple(map(str, names))
 
     def _checked_options(self, options: Mapping[str, int]) -> dict[str, int]:
         """Returns the arguments of the heads, all known and positive."""
@@ -140,9 +143,24 @@ class AlbertModel(FittableModel):
         return dict(options)
 
     @property
+    def labels(self) -> list[str] | None:
+        """Names of the classes, None where there are none; a copy."""
+        return None if self._class_names is None else list(self._class_names)
+
+    @labels.setter
+    def labels(self, names: Sequence[str] | None) -> None:
+        """Renames the classes; raises UserError for another number of them."""
+        self._class_names = self._checked_labels(self.num_labels, names)
+
+    @property
+    def head_options(self) -> dict[str, int]:
+        """Other arguments of the heads; a copy."""
+        return dict(self._head_options)
+
+    @property
     def num_labels(self) -> int | None:
         """The number of classes, if the model has any."""
-        return len(self.labels) if self.labels else None
+        return len(self._class_names) if self._class_names else None
 
     @classmethod
     def head_classes(cls) -> dict[str, type[Head]]:
@@ -326,7 +344,7 @@ class AlbertModel(FittableModel):
             "labels": self.labels,
             "pooler": self.encoder.pooler is not None,
             "remat": self.remat,
-            "head_options": dict(self.head_options),
+            "head_options": self.head_options,
         }
 
     @classmethod

@@ -17,14 +17,8 @@ from program_runner import run_program
 from training_fixtures import write_task
 
 from albert_tf.config import FinetuneConfig, override, to_dict
-from albert_tf.tasks.examples import (
-    ChoiceExample,
-    Example,
-    Question,
-    WordsExample,
-)
 from albert_tf.tasks.kinds.base import Prediction
-from bin import command_line, evaluate, finetune, predict, tasks
+from bin import command_line, evaluate, finetune, tasks
 
 
 def program(command, stdin=""):
@@ -196,15 +190,6 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
         ),
         (CLASSIFY + " --model_dir=a", "--text or --in"),
         (
-            CLASSIFY + " --model_dir=a --input={t}/latin1.txt",
-            "line 1: byte 3 is not UTF-8",
-        ),
-        # As the shell passes a byte of Latin-1.
-        (
-            CLASSIFY + " --model_dir=a --text=caf\udce9",
-            "--text, line 1: byte 3 is not UTF-8",
-        ),
-        (
             CLASSIFY + " --model_dir=a --input={t}/utf16.txt",
             "utf16.txt is UTF-16, expected UTF-8",
         ),
@@ -216,6 +201,21 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             CLASSIFY + " --model_dir=a --text=x --output=x.npy",
             "--output=x.npy: arrays are written for --mode=embed",
         ),
+        (
+            "predict --mode=tag --model_dir=a --text=x --output=x.csv",
+            "the answers of --mode=tag are lists, and tables are written for "
+            "sentence-order, classify, rate, answer; name a .jsonl",
+        ),
+        (
+            CLASSIFY + " --model_dir=a --text=x --columns=text=a",
+            "--columns is for an --input that is a table",
+        ),
+        (
+            "predict --mode=tag --model_dir=a --text=x --pairs",
+            "--pairs is for --mode=classify and rate; tag is neither",
+        ),
+        (CLASSIFY + " --model_dir=a --input={t}/empty.txt", "empty.txt is emp"),
+        (CLASSIFY + " --model_dir=a --input={t}/empty.jsonl", "onl is empty"),
         (
             "pretrain --train_data={t}/no --eval_data={t}/no --run_dir={t}/run",
             "no is not a directory of shards",
@@ -261,7 +261,7 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
 )
 def test_mistakes(tmp_path, command, message):
     (tmp_path / "empty.txt").write_text("")
-    (tmp_path / "latin1.txt").write_bytes("caf\xe9".encode("latin1"))
+    (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "utf16.txt").write_bytes("Tea.".encode("utf-16"))
     before = sorted(os.listdir(tmp_path))
     line = refused(command.format(t=tmp_path))
@@ -282,19 +282,6 @@ def test_text_that_changes_before_a_vocabulary_is_trained(
     monkeypatch.setattr("data_prep.vocabulary.train_vocabulary", train)
     command = f"train_vocab --input={path} --output_dir={tmp_path}/out"
     assert "a.txt has changed since it was first read" in refused(command)
-
-
-def test_a_line_of_each_mode_of_prediction():
-    for mode, line, expected in (
-        ("rate", "a\tb c", Example(("a", "b c"), None)),
-        ("answer", "a?\tb c", Question("7", "a?", "b c", None, "text 7")),
-        ("tag", "a b", WordsExample(("a", "b"), None)),
-        ("choose", "a\tb\tc", ChoiceExample("a", ("b", "c"), None, id="7")),
-    ):
-        kind, tabs = predict.ANSWERS[mode]
-        example = kind.example(*predict._split([line], tabs), 7)
-        assert (example, example.location) == (expected, "text 7")
-        assert not kind.has_label(example)
 
 
 def test_the_worst_errors(capsys):

@@ -11,7 +11,7 @@ from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.jobs.predict import Predictor
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.classification import Classification, softmax
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import Spans
 from albert_tf.tasks.kinds.token_classification import TokenClassification
@@ -138,3 +138,96 @@ def test_an_example_is_made_of_a_tuple():
     for texts in ("Any text.", ["a", "b"], (), ("a", "b", "c")):
         with pytest.raises(UserError, match="expected a tuple of one or two"):
             Example(texts, None)
+
+
+def test_errors_in_place_of_answers(predictor_of):
+    """Of an item, of an example, of an answer; in a batch with good ones."""
+    tagger = predictor_of("token_classification")
+    items = ["a b", " ", ("a", "b"), UserError("Not UTF-8."), "c"]
+    kind = TokenClassification()
+    found = list(tagger.predict(kind, items, return_exceptions=True))
+    words = [f.fields["words"] for f in (found[0], found[-1])]
+    assert words == [["a", "b"], ["c"]]
+    errors = [str(error) for error in found[1:-1]]
+    assert errors[0] == "Text 2 has no words."
+    assert errors[1].startswith("Text 3 is ('a', 'b'); expected one string")
+    assert errors[2] == "Not UTF-8."
+    predictor = predictor_of("pretraining")
+    texts = ["a [MASK]", "b", "[MASK]"]
+    first, none, last = predictor.fill_mask(texts, return_exceptions=True)
+    assert (first.text, last.text) == ("a [MASK]", "[MASK]")
+    assert "Text 2 has no [MASK]" in str(none)
+    # What no item can be answered for is raised.
+    with pytest.raises(UserError, match="has no classification head"):
+        list(predictor.classify(["a"], return_exceptions=True))
+    with pytest.raises(UserError, match="The texts are 'a'; expected a list"):
+        list(predictor.embed("a", return_exceptions=True))
+
+
+def test_what_comes_before_an_error_is_answered(predictor_of):
+    found = predictor_of("classification").classify(["a", 7, "b"])
+    assert next(found).texts == ("a",)
+    with pytest.raises(UserError, match="Text 2 is 7; expected a string"):
+        next(found)
+
+
+def test_a_refused_batch_is_divided(predictor_of, monkeypatch):
+    predictor = predictor_of("classification")
+    predictions = predictor._predictions
+
+    def refuse(kind, batch):
+        if any("bad" in example.texts for example in batch):
+            raise UserError("Refused.")
+        return predictions(kind, batch)
+
+    monkeypatch.setattr(predictor, "_predictions", refuse)
+    texts = ["a", "b", "bad", "c", "d", "e", "bad"]
+    found = list(predictor.classify(texts, return_exceptions=True))
+    assert [i for i, f in enumerate(found) if isinstance(f, UserError)] == [
+        2,
+        6,
+    ]
+    assert [f.texts[0] for f in found[3:6]] == ["c", "d", "e"]
+
+
+def test_examples_with_other_numbers_of_choices(predictor_of):
+    predictor = predictor_of("multiple_choice")
+    items = [("a", *"bc"), ("a", *"bcde"), ("a", *"cb")]
+    found = list(predictor.predict(MultipleChoice(), items))
+    numbers = [len(f.fields["probabilities"]) for f in found]
+    assert numbers == [2, 4, 2]
+    (alone,) = predictor.predict(MultipleChoice(), items[1:2])
+    assert found[1].fields["probabilities"] == pytest.approx(
+        alone.fields["probabilities"], rel=1e-5
+    )
+
+
+def test_the_order_of_sentences(predictor_of):
+    predictor = predictor_of("pretraining")
+    loaded = predictor.loaded
+    pairs = [("the bada", "of gule"), ("of gule", "the bada " * 9), ("", "")]
+    found = list(predictor.sentence_order(pairs))
+    for pair, answer in zip(pairs, found, strict=True):
+        first, second = map(loaded.tokenizer.encode, pair)
+        sep = loaded.tokenizer.sep_id
+        ids = [loaded.tokenizer.cls_id, *first, sep, *second, sep]
+        row = np.array([ids], np.int32)
+        features = {
+            "input_ids": row,
+            "segment_ids": np.array(
+                [[0] * (len(first) + 2) + [1] * (len(second) + 1)], np.int32
+            ),
+            "masked_lm_positions": np.zeros((1, 1), np.int32),
+        }
+        logits = loaded.model(features)["sentence_order_logits"].numpy()
+        expected = softmax(logits)[0]
+        assert answer.texts == pair
+        assert list(answer.probabilities) == ["in order", "swapped"]
+        np.testing.assert_allclose(
+            list(answer.probabilities.values()), expected, rtol=1e-4
+        )
+        assert answer.label == ["in order", "swapped"][expected.argmax()]
+    with pytest.raises(UserError, match="Text 1 is 'a'; expected two strings"):
+        list(predictor.sentence_order(["a"]))
+    with pytest.raises(UserError, match="no sentence_order head; use the pre"):
+        list(predictor_of("classification").sentence_order([("a", "b")]))

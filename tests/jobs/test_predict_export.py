@@ -57,7 +57,10 @@ def predictors(tiny_tokenizer, tmp_path_factory):
     [
         (Classification(), TEXTS),
         (Regression(), TEXTS),
-        (MultipleChoice(), [("a", "bada", "gule " * 9), ("", "tepu", "x")]),
+        (
+            MultipleChoice(),
+            [("a", "bada", "gule " * 9), ("", "tepu", "x"), ("a", *"bcd")],
+        ),
         (Spans(), [*QUESTIONS, ("", "a")]),
         (AnswerableSpans(), QUESTIONS),
         (TokenClassification(), ["bada of\tgule", "tepu", "bada " * 40]),
@@ -87,6 +90,10 @@ def test_words_that_an_export_does_not_read(predictors):
     items = ["tepu " * 6, "bada " * 4001]
     with pytest.raises(UserError, match="the first 4000 of these 4001 words"):
         list(exported.predict(TokenClassification(), items))
+    kind = TokenClassification()
+    few, many = exported.predict(kind, items, return_exceptions=True)
+    assert len(few.fields["words"]) == 6
+    assert "text 2: an export reads the first 4000 of these" in str(many)
 
 
 @pytest.mark.slow
@@ -104,6 +111,17 @@ def test_masks_and_vectors_are_those_of_the_model_directory(predictors):
     ):
         np.testing.assert_allclose(one.mean, other.mean, **CLOSE)
         np.testing.assert_allclose(one.cls, other.cls, **CLOSE)
+    items = ["a \ud800[MASK]", "x", "[MASK]"]
+    wrong, none, right = exported.fill_mask(items, return_exceptions=True)
+    assert "which is not valid Unicode" in str(wrong)
+    assert "Text 2 has no [MASK]" in str(none)
+    assert right.text == "[MASK]"
+    pairs = [("the bada", "of gule"), ("", "bada " * 40)]
+    for one, other in zip(
+        exported.sentence_order(pairs), ours.sentence_order(pairs), strict=True
+    ):
+        assert (one.texts, one.label) == (other.texts, other.label)
+        assert one.probabilities == pytest.approx(other.probabilities, rel=1e-4)
     with pytest.raises(UserError, match="Text 2 has no .* maximal length: 'x'"):
         list(exported.fill_mask(["[MASK]", "x"]))
     with pytest.raises(UserError, match="top_k=6: expected at most 5, which"):

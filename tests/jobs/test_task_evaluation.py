@@ -1,14 +1,24 @@
 """Scores of examples, collected from batches."""
 
+import dataclasses
+import pickle
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from training_fixtures import random_model
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.jobs.task_evaluation import EvaluatedExamples
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.jobs.task_evaluation import EvaluatedExamples, evaluate_task
+from albert_tf.tasks import feature_building
+from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.feature_building import FeatureBuilder
+from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.regression import Regression
+from albert_tf.tasks.kinds.token_classification import TokenClassification
 
 CONFIG = FeatureConfig(max_seq_length=32)
 
@@ -69,3 +79,56 @@ def test_outputs_that_are_not_finite_are_refused(
     trainer = Trainer(wrong={fourth: value})
     with pytest.raises(UserError, match="^f.tsv, line 5: .* are not finite; "):
         evaluated.answers(trainer)
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """Reads nothing: the examples are given."""
+
+    examples: list[Any]
+    splits: tuple[str, ...] = ("test",)
+
+    def read(self, data_dir, split, log):
+        return self.examples
+
+
+class PicklingPool:
+    """Stands for a pool: a process gets what has been pickled."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def map(self, function, chunks, chunksize):
+        assert chunksize > 0
+        return map(pickle.loads(pickle.dumps(function)), chunks)
+
+
+@pytest.mark.parametrize("kind", [Classification(), TokenClassification()])
+def test_labels_of_a_model_are_sent_to_processes(
+    kind, tiny_tokenizer, monkeypatch
+):
+    loaded = LoadedModel(random_model(kind.head), tiny_tokenizer, 32)
+    examples = [kind.example((f"bada {n}",), n) for n in range(8)]
+    task = Task("words", kind, Given(examples))
+    monkeypatch.setattr(feature_building, "_CHUNK", 1)
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", PicklingPool)
+    found = [
+        evaluate_task(
+            ["a"],
+            task,
+            "",
+            split="test",
+            batch_size=8,
+            workers=workers,
+            load=lambda _: loaded,
+        )
+        for workers in (1, 2)
+    ]
+    one, two = (result.predictions() for result in found)
+    assert one == two

@@ -1,5 +1,7 @@
 """Models of every architecture against a forward pass in NumPy."""
 
+import pickle
+
 import keras
 import numpy as np
 import pytest
@@ -19,11 +21,17 @@ from test_heads_only import results
 from albert_tf.config import (
     REMAT,
     ModelConfig,
+    UserError,
     override,
     sharing_plan,
 )
 from albert_tf.modeling.dropout import example_keys
-from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
+from albert_tf.modeling.models import (
+    AlbertForAnswerableQuestions,
+    AlbertForClassification,
+    AlbertForPretraining,
+    AlbertModel,
+)
 
 CONFIGS = {
     "all": {},
@@ -137,3 +145,22 @@ def test_groups_are_not_divided_in_floating_point():
     changes = {"num_hidden_layers": 44, "num_hidden_groups": 22}
     plan = sharing_plan(override(ModelConfig(), changes))
     assert plan == [(layer // 2, layer // 2) for layer in range(44)]
+
+
+def test_settings_of_a_model_can_be_pickled():
+    # Those of a layer that are lists or dictionaries Keras wraps.
+    options = {"start_n_top": 2, "end_n_top": 3}
+    model = AlbertForAnswerableQuestions(SMALL, head_options=options)
+    for value in (model.head_options, model.config, model.labels):
+        assert pickle.loads(pickle.dumps(value)) == value
+    labels = AlbertForClassification(SMALL, labels=["no", "yes"]).labels
+    assert type(labels) is list
+    assert pickle.loads(pickle.dumps(labels)) == ["no", "yes"]
+
+
+def test_classes_are_renamed():
+    model = AlbertForClassification(SMALL, labels=["no", "yes"])
+    model.labels = ["false", "true"]
+    assert model.labels == model.get_config()["labels"] == ["false", "true"]
+    with pytest.raises(UserError, match="num_labels=2 and 1 labels do not"):
+        model.labels = ["true"]

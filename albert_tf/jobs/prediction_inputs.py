@@ -1,0 +1,318 @@
+"""Inputs of predictions: lines of text, tables and JSON lines.
+
+Main entries: `read_lines` and `read_table`, which yield an `Input` each. What
+is wrong with one is its `error`, and the others are read.
+"""
+
+import codecs
+import dataclasses
+import itertools
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from albert_tf.config import UserError, require
+from albert_tf.io import files
+from albert_tf.io.encoding import refuse_utf16
+from albert_tf.io.json_files import object_of_unique_keys
+from albert_tf.tasks.examples import Log, listed
+from albert_tf.tasks.formats.columns import (
+    EXTENSIONS,
+    LABEL_COLUMN,
+    Record,
+    Roles,
+    infer_columns,
+    read_rows,
+)
+from albert_tf.tasks.formats.json_values import check
+from albert_tf.tasks.formats.race import question_with_option
+
+_JSON_LINES = ".jsonl"
+# Roles of columns that predictions do not read.
+_UNREAD = ("label", "number")
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """The texts of a line or row; those of an error as far as they are known.
+
+    `error` says why there can be no prediction, if so.
+    """
+
+    texts: tuple[str, ...]
+    error: UserError | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """The texts that a prediction is made for.
+
+    Attributes:
+        columns: their names, in a table that is written, and by default in
+            one that is read.
+        counts: numbers of them; None: the predictor checks it.
+        tabs: the most tabs between them on a line; -1: any number.
+        expected: description of them, for messages.
+        roles: of columns in --columns, in the order of the texts.
+        optional: those of them that may be left out.
+    """
+
+    columns: tuple[str, ...]
+    counts: range | None
+    tabs: int
+    expected: str
+    roles: tuple[str, ...] = ("text",)
+    optional: tuple[str, ...] = ()
+
+    def checked(self, texts: tuple[str, ...], location: str) -> Input:
+        """Returns the texts, or their number as an error."""
+        if self.counts is None or len(texts) in self.counts:
+            return Input(texts)
+        error = f"{location}: expected {self.expected}, got {len(texts)}."
+        return Input(texts, UserError(error))
+
+
+SINGLE = Form(("text",), range(1, 2), 0, "one text")
+PAIR = Form(
+    ("text", "text_pair"),
+    range(2, 3),
+    -1,
+    "a pair of texts with a tab between them",
+)
+# Of a model whose task is not known.
+SINGLE_OR_PAIR = Form(("text", "text_pair"), range(1, 3), 1, "a text or a pair")
+# A paragraph may have tabs of its own.
+QUESTION = Form(
+    ("question", "context"),
+    range(2, 3),
+    1,
+    "a question and its paragraph with a tab between them",
+    ("question", "context"),
+)
+CHOICES = Form(
+    ("context", "choices"),
+    None,
+    -1,
+    "a text and its choices with tabs between them",
+    ("context", "question", "choice"),
+    ("question",),
+)
+# Names of columns by which the header of a table is recognised.
+_NAMES = {n for f in (PAIR, QUESTION, CHOICES) for n in f.columns} | {
+    *("label", "sentence", "sentence1", "sentence2")
+}
+
+
+def is_table(path: str) -> bool:
+    """Returns whether a file has columns, by the ending of its name."""
+    return os.path.splitext(path)[1] in EXTENSIONS
+
+
+def decoded(
+    lines: Iterable[bytes], source: str
+) -> Iterator[tuple[str, str, UserError | None]]:
+    """Yields the location and text of each line, and what is wrong with it.
+
+    Raises UserError for text in UTF-16 or UTF-32.
+    """
+    for number, line in enumerate(lines, start=1):
+        location = f"{source}, line {number}"
+        if number == 1:
+            refuse_utf16(source, line)
+            line = line.removeprefix(codecs.BOM_UTF8)
+        error = None
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as fault:
+            text = line.decode("utf-8", "replace")
+            error = UserError(
+                f"{location}: byte {fault.start} is not UTF-8; convert it "
+                "first."
+            )
+        yield location, text.rstrip("\n").rstrip("\r"), error
+
+
+def read_lines(
+    lines: Iterable[bytes], source: str, *, may_have_header: bool
+) -> Callable[[Form], Iterator[Input]]:
+    """Returns a function that yields the inputs, each line read when it is due.
+
+    The first line is read at once. Raises UserError where there is none, where
+    it is in UTF-16, and where it is the header of a table.
+    """
+    found = decoded(lines, source)
+    first = next(found, None)
+    if first is None:
+        raise UserError(f"{source} is empty.")
+    names = [n.strip(' "') for n in re.split(r"[\t,;]", first[1])]
+    require(
+        not (may_have_header and _NAMES.issuperset(names)),
+        f"{source}, line 1: {listed(names, 12)} is the header of a table, and "
+        f"no text; end the file's name with {' or '.join(EXTENSIONS)} to read "
+        "its columns, or remove the line.",
+    )
+
+    def inputs(form: Form) -> Iterator[Input]:
+        for location, text, error in itertools.chain([first], found):
+            texts = tuple(text.split("\t", form.tabs)) if form.tabs else (text,)
+            if error:
+                yield Input(texts, error)
+            else:
+                yield form.checked(texts, location)
+
+    return inputs
+
+
+def read_table(
+    path: str, columns: Sequence[str], log: Log
+) -> Callable[[Form], Iterator[Input]]:
+    """Returns a function that yields the inputs of a table or JSON lines.
+
+    A table is read at once, lines of JSON when they are due. `columns` are
+    `role=name`, and by default those of the form, or `label` and the others.
+    """
+
+    def roles_of(first: Record, form: Form) -> Roles:
+        if columns:
+            return _roles(columns, form)
+        return _inferred(first, form, path, log)
+
+    def rows_of_table(form: Form) -> Iterator[Input]:
+        roles = roles_of(rows[0], form)
+        # All rows have the same columns.
+        _check_columns(rows[0], roles)
+        return _inputs(rows, form, lambda first, form: roles)
+
+    def lines_of_json(form: Form) -> Iterator[Input]:
+        with files.open(path) as file:
+            yield from _inputs(_json_rows(file, path), form, roles_of)
+
+    if os.path.splitext(path)[1] == _JSON_LINES:
+        require(files.size(path) > 0, f"{path} is empty.")
+        return lines_of_json
+    rows = read_rows(path, log)
+    return rows_of_table
+
+
+def _json_rows(lines: Iterable[bytes], path: str) -> Iterator[Record | Input]:
+    for location, text, error in decoded(lines, path):
+        if error:
+            yield Input((text,), error)
+        elif text.strip():
+            try:
+                yield Record(_json_object(text, location), location)
+            except UserError as fault:
+                yield Input((text,), fault)
+
+
+def _json_object(text: str, location: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(
+            text,
+            parse_int=str,
+            parse_float=str,
+            object_pairs_hook=object_of_unique_keys,
+        )
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{location}: expected JSON ({error}).") from None
+    check(value, dict, location)
+    return value
+
+
+def _inputs(
+    rows: Iterable[Record | Input],
+    form: Form,
+    roles_of: Callable[[Record, Form], Roles],
+) -> Iterator[Input]:
+    """Yields the inputs of rows, or of those that are inputs already.
+
+    `roles_of` returns the columns of all, by the first of them.
+    """
+    roles: Roles = {}
+    for row in rows:
+        if isinstance(row, Input):
+            yield row
+            continue
+        roles = roles or roles_of(row, form)
+        try:
+            _check_columns(row, roles)
+            texts = tuple(_texts_of(row, roles))
+        except UserError as error:
+            yield Input((), error)
+        else:
+            yield form.checked(texts, row.location)
+
+
+def _roles(columns: Sequence[str], form: Form) -> Roles:
+    """Returns the names in --columns by their roles; raises UserError."""
+    roles: dict[str, list[str]] = {}
+    for column in columns:
+        role, _, name = column.partition("=")
+        require(
+            bool(name) and role.strip() in (*form.roles, *_UNREAD),
+            f"--columns: expected role=column with the role "
+            f"{' or '.join(form.roles)}, got {column!r}.",
+        )
+        roles.setdefault(role.strip(), []).append(name.strip())
+    found = {role: roles[role] for role in form.roles if role in roles}
+    missing = [r for r in form.roles if r not in (*roles, *form.optional)]
+    number = len([*itertools.chain(*found.values())])
+    require(
+        not missing and (form.counts is None or number in form.counts),
+        f"--columns={','.join(columns)}: expected {form.expected}, as "
+        f"{' and '.join(form.roles)}.",
+    )
+    return found
+
+
+def _inferred(first: Record, form: Form, path: str, log: Log) -> Roles:
+    """Returns the columns of the texts, by the first row."""
+    names = first.values
+    if form.roles != ("text",):
+        return {
+            role: [name]
+            for role, name in zip(
+                (form.roles[0], form.roles[-1]), form.columns, strict=True
+            )
+        }
+    known = [name for name in form.columns if name in names]
+    if form.counts is None or len(known) in form.counts:
+        return {"text": known}
+    require(
+        LABEL_COLUMN in names,
+        f"{path}: expected the columns {' and '.join(form.columns)}, got "
+        f"{listed(names, 12)}; name them, as in --columns=text=sentence. Where "
+        "each line is a text, the file's name should end with .txt.",
+    )
+    texts = infer_columns([first], log)["text"]
+    require(
+        form.counts is None or len(texts) in form.counts,
+        f"{path}: expected {form.expected}, got the columns "
+        f"{listed(texts, 12)}; name them with --columns.",
+    )
+    return {"text": texts}
+
+
+def _check_columns(row: Record, roles: Roles) -> None:
+    """Raises UserError for a row that lacks a column."""
+    for name in itertools.chain(*roles.values()):
+        require(
+            name in row.values,
+            f"{row.location}: expected the column {name[:60]!r}, got "
+            f"{listed(row.values, 12)}; name the columns with --columns.",
+        )
+
+
+def _texts_of(row: Record, roles: Roles) -> list[str]:
+    """Returns the texts of a row, for choices the context first."""
+    if "choice" not in roles:
+        return [row.text(name) for name in itertools.chain(*roles.values())]
+    choices: list[str] = []
+    for name in roles["choice"]:
+        found = row.texts(name)
+        choices += [found] if isinstance(found, str) else found
+    for question in map(row.text, roles.get("question", ())):
+        choices = [question_with_option(question, c) for c in choices]
+    return [*map(row.text, roles["context"]), *choices]

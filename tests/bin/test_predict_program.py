@@ -1,0 +1,197 @@
+"""bin.predict: an answer or an error for each line, in its place and form."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from program_runner import run_program
+from training_fixtures import random_model
+
+from albert_tf.cluster.stops import BAD_DATA
+from albert_tf.config import FeatureConfig
+from albert_tf.interchange.model_directory import save_model_directory
+from albert_tf.interchange.model_files import TaskRecord
+from bin.predict import MODES
+
+FEATURES = FeatureConfig(
+    max_seq_length=24, max_choice_length=9, max_query_length=9, doc_stride=5
+)
+
+
+@pytest.fixture(scope="module")
+def model_dir(tiny_tokenizer, tmp_path_factory):
+    """A function that returns the directory of a model with a head."""
+    directories = {}
+
+    def model_dir(head, pairs=False):
+        if (head, pairs) not in directories:
+            path = tmp_path_factory.mktemp("models") / head
+            record = None
+            if pairs is not None and head != "pretraining":
+                record = TaskRecord("x", FEATURES, pairs)
+            model = random_model(
+                head, num_hidden_layers=1, max_position_embeddings=24
+            )
+            save_model_directory(
+                str(path), model, tiny_tokenizer, max_seq_length=24, task=record
+            )
+            directories[head, pairs] = path
+        return directories[head, pairs]
+
+    return model_dir
+
+
+@pytest.fixture
+def predict(tmp_path):
+    """A function that predicts for the lines of a file.
+
+    It returns how the program ended, and the lines that it wrote.
+    """
+
+    def predict(mode, directory, lines, *flags, name="a.txt", output="a.jsonl"):
+        path, written = tmp_path / name, tmp_path / output
+        content = "".join(f"{line}\n" for line in lines)
+        path.write_bytes(content.encode("utf-8", "surrogateescape"))
+        done = run_program(
+            "predict",
+            f"--mode={mode}",
+            f"--model_dir={directory}",
+            f"--input={path}",
+            f"--output={written}",
+            *flags,
+        )
+        text = written.read_text() if written.exists() else ""
+        return done, text.splitlines()
+
+    return predict
+
+
+@pytest.mark.parametrize(
+    ("mode", "head", "good", "bad", "message"),
+    [
+        ("fill-mask", "pretraining", "a [MASK]", "b", "has no [MASK]"),
+        ("fill-mask", "pretraining", "[MASK]", "a " * 40 + "[MASK]", "beyond"),
+        ("sentence-order", "pretraining", "a\tb", "a", "a pair of texts"),
+        ("embed", "pretraining", "", "\udce9", "byte 0 is not UTF-8"),
+        ("classify", "classification", "a", "\udce9", "byte 0 is not UTF-8"),
+        ("rate", "regression", "a\tb", "\udce9", "byte 0 is not UTF-8"),
+        ("answer", "span", "a?\tb", "a?", "a question and its paragraph"),
+        ("tag", "token_classification", "a", " ", "Text 2 has no words"),
+        ("choose", "multiple_choice", "a\tb\tc", "a\tb", "three strings or mo"),
+    ],
+)
+def test_a_bad_line_of_each_mode(
+    model_dir, predict, mode, head, good, bad, message
+):
+    done, lines = predict(mode, model_dir(head), [good, bad, good])
+    assert done.status == BAD_DATA
+    first, error, last = map(json.loads, lines)
+    assert first.keys() == last.keys() and "error" not in first
+    assert list(error)[-1] == "error" and message in error["error"]
+    (summary,) = done.stderr.splitlines()
+    assert "1 of 3 texts have an error in place of a prediction" in summary
+    assert error["error"] in summary
+
+
+def test_every_mode_has_a_bad_line_above():
+    (mark,) = test_a_bad_line_of_each_mode.pytestmark
+    assert {row[0] for row in mark.args[1]} == set(MODES)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "flags", "expected"),
+    [
+        (None, [], [("a",), ("b", "c"), ("d", "e\tf")]),
+        (False, [], [("a",), ("b\tc",), ("d\te\tf",)]),
+        (True, [], [None, ("b", "c"), None]),
+        (False, ["--pairs"], [None, ("b", "c"), None]),
+        (True, ["--nopairs"], [("a",), ("b\tc",), ("d\te\tf",)]),
+    ],
+)
+def test_a_tab_is_as_in_the_models_task(
+    model_dir, predict, pairs, flags, expected
+):
+    directory = model_dir("classification", pairs)
+    _, lines = predict("classify", directory, ["a", "b\tc", "d\te\tf"], *flags)
+    found = [
+        None if "error" in row else tuple(row.get("texts") or [row["text"]])
+        for row in map(json.loads, lines)
+    ]
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_a_table_of_a_table(model_dir, predict, tmp_path, name):
+    directory = model_dir("classification", False)
+    delimiter = {"a.csv": ",", "a.tsv": "\t"}[name]
+    texts = ['a "b"', "c,\td", "\udce9", ""]
+    done, _ = predict("classify", directory, texts, output=f"out_{name}")
+    assert done.status == BAD_DATA
+    with open(tmp_path / f"out_{name}", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter=delimiter))
+    assert list(rows[0]) == [
+        "text",
+        "label",
+        *("probability_sea", "probability_land", "probability_air"),
+        "error",
+    ]
+    assert [row["text"] for row in rows] == ['a "b"', "c,\td", "\ufffd", ""]
+    assert "line 3: byte 0 is not UTF-8" in rows[2]["error"]
+    _, lines = predict("classify", directory, texts)
+    for row, line in zip(rows, map(json.loads, lines), strict=True):
+        if not row["error"]:
+            assert row["label"] == line["label"]
+            for label, value in line["probabilities"].items():
+                assert float(row[f"probability_{label}"]) == value
+
+
+@pytest.mark.parametrize(
+    ("mode", "head", "line", "columns"),
+    [
+        ("rate", "regression", "a", "text,prediction,error"),
+        ("answer", "span", "a?\tb", "question,context,prediction,probability,"),
+        (
+            "sentence-order",
+            "pretraining",
+            "a\tb",
+            "text,text_pair,label,probability_in order,probability_swapped,",
+        ),
+    ],
+)
+def test_columns_of_each_mode(model_dir, predict, mode, head, line, columns):
+    done, (header, row) = predict(mode, model_dir(head), [line], output="a.csv")
+    assert done.status == 0
+    assert header.startswith(columns)
+    assert row.count(",") == header.count(",")
+    assert row.startswith(line.replace("\t", ","))
+
+
+def test_an_array_has_a_row_for_an_error(model_dir, predict, tmp_path):
+    directory = model_dir("pretraining")
+    lines = ["\udce9", "a", "\udce9", "b"]
+    done = run_program(
+        "predict",
+        "--mode=embed",
+        f"--model_dir={directory}",
+        *(f"--text={line}" for line in lines),
+        f"--output={tmp_path}/a.npy",
+    )
+    assert done.status == BAD_DATA
+    found = np.load(tmp_path / "a.npy")
+    assert np.isnan(found).all(axis=1).tolist() == [True, False, True, False]
+    _, rows = predict("embed", directory, ["a"])
+    mean = json.loads(rows[0])["mean_embedding"]
+    np.testing.assert_allclose(found[1], mean, rtol=1e-5)
+
+
+def test_a_header_and_an_unknown_column_write_nothing(model_dir, predict):
+    directory = model_dir("classification", False)
+    done, lines = predict("classify", directory, ["text\tlabel", "a\tb"])
+    assert "line 1: text, label is the header of a table" in done.error
+    assert (done.status, lines) == (1, [])
+    done, lines = predict(
+        "classify", directory, ["p,q", "a,b"], "--columns=text=r", name="a.csv"
+    )
+    assert "expected the column 'r', got p, q" in done.error
+    assert (done.status, lines) == (1, [])

@@ -1,0 +1,162 @@
+"""Inputs of predictions: what lines and rows are read as, and refused as."""
+
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.jobs.prediction_inputs import (
+    CHOICES,
+    PAIR,
+    QUESTION,
+    SINGLE,
+    SINGLE_OR_PAIR,
+    Input,
+    read_lines,
+    read_table,
+)
+
+
+def of_lines(content, form, may_have_header=True):
+    lines = content.splitlines(keepends=True)
+    read = read_lines(lines, "a.txt", may_have_header=may_have_header)
+    return list(read(form))
+
+
+def of_table(tmp_path, name, content, form, *columns):
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    found = read_table(str(path), columns, lambda line: None)(form)
+    # Without the directory, for messages.
+    return [
+        Input(i.texts, i.error and str(i.error).removeprefix(f"{tmp_path}/"))
+        for i in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "texts"),
+    [
+        (SINGLE, b"a\tb", ("a\tb",)),
+        (SINGLE, b"", ("",)),
+        (SINGLE_OR_PAIR, b"a", ("a",)),
+        (SINGLE_OR_PAIR, b"a\tb\tc", ("a", "b\tc")),
+        (PAIR, b"a\t", ("a", "")),
+        (QUESTION, b"a?\tb\tc", ("a?", "b\tc")),
+        (CHOICES, b"a\tb\tc", ("a", "b", "c")),
+    ],
+)
+def test_tabs_between_texts(form, line, texts):
+    assert of_lines(line + b"\r\n", form) == [Input(texts)]
+    # The mark of UTF-8.
+    marked = of_lines(b"\xef\xbb\xbf" + line, form)
+    assert marked == [Input(texts)]
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "message"),
+    [
+        (PAIR, b"a", "expected a pair of texts with a tab between .* got 1"),
+        (PAIR, b"a\tb\tc", "expected a pair of texts with a tab .* got 3"),
+        (QUESTION, b"a?", "expected a question and its paragraph .* got 1"),
+        (SINGLE, b"caf\xe9", "byte 3 is not UTF-8"),
+    ],
+)
+def test_a_bad_line_does_not_cost_the_others(form, line, message):
+    good = b"a\tb"
+    first, bad, last = of_lines(b"\n".join([good, line, good]), form)
+    assert first == last and last.error is None
+    with pytest.raises(UserError, match=f"^a.txt, line 2: {message}"):
+        raise bad.error
+
+
+@pytest.mark.parametrize(
+    "header", ["text", "text\tlabel", '"text","label"', "sentence1\tsentence2"]
+)
+def test_a_header_is_no_text(header):
+    content = f"{header}\nb\n".encode()
+    with pytest.raises(UserError, match="is the header of a table, and no te"):
+        of_lines(content, SINGLE)
+    first, _ = of_lines(content, SINGLE, may_have_header=False)
+    assert first.texts == (header,)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "form", "columns", "texts"),
+    [
+        ("a.csv", 'text,label\n"a, ""b""",c\n', SINGLE, [], ['a, "b"']),
+        ("a.tsv", "label\tsentence\nx\ta\n", SINGLE, [], ["a"]),
+        ("a.tsv", "p\tq\tlabel\na\tb\tx\n", PAIR, [], ["a", "b"]),
+        ("a.tsv", "p\tq\tlabel\na\tb\tx\n", SINGLE_OR_PAIR, [], ["a", "b"]),
+        ("a.tsv", "text\ttext_pair\na\tb\n", SINGLE_OR_PAIR, [], ["a", "b"]),
+        ("a.tsv", "text\ttext_pair\na\tb\n", SINGLE, [], ["a"]),
+        ("a.csv", "p,q\na,b\n", PAIR, ["text=q", "text=p"], ["b", "a"]),
+        ("a.csv", "p,q\na,b\n", SINGLE, ["text=q", "label=p"], ["b"]),
+        ("a.csv", "question,context\na,b\n", QUESTION, [], ["a", "b"]),
+        (
+            "a.csv",
+            "p,q\na,b\n",
+            QUESTION,
+            ["context=p", "question=q"],
+            ["b", "a"],
+        ),
+        (
+            "a.csv",
+            "a,b,c,d\nwe,sea,land,is it\n",
+            CHOICES,
+            ["context=a", "choice=b", "choice=c", "question=d"],
+            ["we", "is it sea", "is it land"],
+        ),
+        (
+            "a.jsonl",
+            '{"context": "a", "choices": ["b", "c"]}\n',
+            CHOICES,
+            [],
+            ["a", "b", "c"],
+        ),
+        ("a.jsonl", '\n{"text": 1.50, "x": null}\n', SINGLE, [], ["1.50"]),
+    ],
+)
+def test_columns_of_texts(tmp_path, name, content, form, columns, texts):
+    found = of_table(tmp_path, name, content, form, *columns)
+    assert found == [Input(tuple(texts))]
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "columns", "message"),
+    [
+        # A table without a header would lose its first text.
+        ("a b\nc d\n", SINGLE, [], "expected the columns text, got a b; name"),
+        ("p,q,label\na,b,c\n", SINGLE, [], "expected one text, got the colum"),
+        ("p,label\na,b\n", PAIR, [], "expected a pair of texts .* columns p;"),
+        ("p\na\n", SINGLE, ["text=q"], "csv:2: expected the column 'q', got p"),
+        ("p\na\n", SINGLE, ["word=p"], "with the role text, got 'word=p'"),
+        ("p,q\na,b\n", SINGLE, ["text=p", "text=q"], "q: expected one text, a"),
+        ("p\na\n", PAIR, ["text=p"], "text=p: expected a pair of texts"),
+        ("p\na\n", CHOICES, ["choice=p"], "expected a text and its choices"),
+        ("p\na\n", QUESTION, [], "expected the column 'question', got p"),
+    ],
+)
+def test_columns_that_are_refused(tmp_path, content, form, columns, message):
+    with pytest.raises(UserError, match=message):
+        of_table(tmp_path, "a.csv", content, form, *columns)
+
+
+def test_a_bad_line_of_json_does_not_cost_the_others(tmp_path):
+    lines = ['{"text": "a"}', "b", '{"text": null}', '{"x": "y"}', "[1]"]
+    content = "\n".join([*lines, '{"text": "\\ud800"}'])
+    first, *bad, last = of_table(tmp_path, "a.jsonl", content, SINGLE)
+    assert (first, last) == (Input(("a",)), Input(("\ud800",)))
+    assert [found.error.partition(", got")[0] for found in bad] == [
+        "a.jsonl, line 2: expected JSON (Expecting value: line 1 column 1 "
+        "(char 0)).",
+        "a.jsonl, line 3: expected a string, a number, true, false or a list "
+        "of strings as 'text'",
+        "a.jsonl, line 4: expected the column 'text'",
+        "a.jsonl, line 5: expected an object",
+    ]
+    assert bad[0].texts == ("b",)
+
+
+def test_lines_are_read_when_they_are_due():
+    endless = (b"text %d\n" % number for number in range(10**9))
+    found = read_lines(endless, "-", may_have_header=True)(SINGLE)
+    assert next(found).texts == ("text 0",)

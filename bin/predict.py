@@ -36,13 +36,15 @@ from albert_tf.jobs.prediction_inputs import (
     read_lines,
     read_table,
 )
+from albert_tf.tasks.formats.columns import Reading
+from albert_tf.tasks.formats.tables import DELIMITERS
 from albert_tf.tasks.kinds.base import Kind
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.texts import text_fields
 from albert_tf.tasks.kinds.token_classification import TokenClassification
-from bin import command_line
+from bin import command_line, tasks
 
 if TYPE_CHECKING:
     from albert_tf.jobs.predict import BasePredictor
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
 FLAGS = flags.FLAGS
 
 _NPY = ".npy"
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 Items = Iterable[Any]
 
@@ -197,6 +198,7 @@ def define_flags() -> None:
         "read. Default: columns with these names, text_pair for a second "
         "text; or else those beside label.",
     )
+    tasks.define_quoting_flag()
     flags.DEFINE_bool(
         "pairs",
         None,
@@ -228,8 +230,9 @@ def _inputs() -> Iterator[Callable[[Form], Iterator[Input]]]:
     )
     table = bool(FLAGS.input) and is_table(FLAGS.input)
     require(
-        table or not FLAGS.columns,
-        "--columns is for an --input that is a table (.tsv, .csv, .jsonl).",
+        table or not (FLAGS.columns or FLAGS.quoting),
+        "--columns and --quoting are for an --input that is a table (.tsv, "
+        ".csv, .jsonl).",
     )
     if FLAGS.text:
         # The shell passes any bytes.
@@ -237,7 +240,8 @@ def _inputs() -> Iterator[Callable[[Form], Iterator[Input]]]:
         yield read_lines(lines, "--text", may_have_header=False)
     elif table:
         log = functools.partial(print, file=sys.stderr)
-        yield read_table(FLAGS.input, FLAGS.columns, log)
+        quoting = FLAGS.quoting or Reading.quoting
+        yield read_table(FLAGS.input, FLAGS.columns, quoting, log)
     else:
         with (
             contextlib.nullcontext(sys.stdin.buffer)
@@ -353,7 +357,7 @@ def _check_output(mode: Mode) -> None:
     )
     with_table = [name for name, row in MODES.items() if row.columns]
     require(
-        ending not in _DELIMITERS or bool(mode.columns),
+        ending not in DELIMITERS or bool(mode.columns),
         f"--output={FLAGS.output}: the answers of --mode={FLAGS.mode} are "
         f"lists, and tables are written for {', '.join(with_table)}; name a "
         ".jsonl.",
@@ -376,7 +380,7 @@ def _write(
             command_line.log(line)
     elif _ending() == _NPY:
         _write_array(file, answers)
-    elif _ending() in _DELIMITERS:
+    elif _ending() in DELIMITERS:
         _write_table(file, mode, form, labels, answers)
     else:
         for line in _json_lines(mode, answers):
@@ -404,7 +408,7 @@ def _write_table(
     """Writes a row for each input: texts, answer, probabilities, error."""
     text = io.TextIOWrapper(file, "utf-8", "backslashreplace", newline="")
     table = csv.writer(
-        text, delimiter=_DELIMITERS[_ending()], lineterminator="\n"
+        text, delimiter=DELIMITERS[_ending()], lineterminator="\n"
     )
     labels = list(labels)
     header = [*form.columns, *mode.columns]

@@ -47,6 +47,17 @@ def define_flags(
         "name with a comma is quoted together with its role, as in "
         f"{columns_flag(['text=a, b', 'label=c'])}.",
     )
+    define_quoting_flag()
+    flags.DEFINE_bool(
+        "skip_bad_rows",
+        False,
+        "Skip and count rows of your own files that cannot be used, as those "
+        "without a label; otherwise they are listed as an error.",
+    )
+
+
+def define_quoting_flag() -> None:
+    """Defines --quoting, which users' own tables have."""
     flags.DEFINE_enum(
         "quoting",
         None,
@@ -54,12 +65,6 @@ def define_flags(
         "Quotes in your own tables (.tsv, .csv). csv: a field that begins with "
         "a quote may hold separators, line ends and, doubled, quotes; none: "
         "quotes are characters like others. Default: csv.",
-    )
-    flags.DEFINE_bool(
-        "skip_bad_rows",
-        False,
-        "Skip and count rows of your own files that cannot be used, as those "
-        "without a label; otherwise they are listed as an error.",
     )
 
 

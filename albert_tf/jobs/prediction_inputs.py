@@ -7,26 +7,28 @@ is wrong with one is its `error`, and the others are read.
 import codecs
 import dataclasses
 import itertools
-import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.encoding import refuse_utf16
-from albert_tf.io.json_files import object_of_unique_keys
+from albert_tf.tasks.bad_rows import BadRows
+from albert_tf.tasks.custom import columns_flag
 from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.columns import (
     EXTENSIONS,
     LABEL_COLUMN,
+    Reading,
     Record,
     Roles,
+    Rows,
     infer_columns,
-    read_rows,
+    json_record,
+    open_rows,
 )
-from albert_tf.tasks.formats.json_values import check
 from albert_tf.tasks.formats.race import question_with_option
 
 _JSON_LINES = ".jsonl"
@@ -166,83 +168,75 @@ def read_lines(
 
 
 def read_table(
-    path: str, columns: Sequence[str], log: Log
+    path: str, columns: Sequence[str], quoting: str, log: Log
 ) -> Callable[[Form], Iterator[Input]]:
     """Returns a function that yields the inputs of a table or JSON lines.
 
     A table is read at once, lines of JSON when they are due. `columns` are
-    `role=name`, and by default those of the form, or `label` and the others.
+    `role=name`, and by default those of the form, or `label` and the others;
+    `quoting` is a name of tables.QUOTING.
     """
+    is_json = os.path.splitext(path)[1] == _JSON_LINES
 
     def roles_of(first: Record, form: Form) -> Roles:
-        if columns:
-            return _roles(columns, form)
-        return _inferred(first, form, path, log)
-
-    def rows_of_table(form: Form) -> Iterator[Input]:
-        roles = roles_of(rows[0], form)
-        # All rows have the same columns.
-        _check_columns(rows[0], roles)
-        return _inputs(rows, form, lambda first, form: roles)
+        roles = (
+            _roles(columns, form)
+            if columns
+            else _inferred(first, form, path, log)
+        )
+        if not is_json:
+            # All rows have the same columns.
+            _check_columns(first, roles)
+        return roles
 
     def lines_of_json(form: Form) -> Iterator[Input]:
         with files.open(path) as file:
-            yield from _inputs(_json_rows(file, path), form, roles_of)
+            lines = (n for n in decoded(file, path) if n[1].strip())
+            yield from _inputs(lines, _json_record, form, roles_of)
 
-    if os.path.splitext(path)[1] == _JSON_LINES:
+    if is_json:
         require(files.size(path) > 0, f"{path} is empty.")
         return lines_of_json
-    rows = read_rows(path, log)
-    return rows_of_table
+    _, rows, record_of = open_rows(path, log, Reading(quoting))
+    require(bool(rows), f"{path} has no rows below its header.")
+    return lambda form: _inputs(rows, record_of, form, roles_of)
 
 
-def _json_rows(lines: Iterable[bytes], path: str) -> Iterator[Record | Input]:
-    for location, text, error in decoded(lines, path):
-        if error:
-            yield Input((text,), error)
-        elif text.strip():
-            try:
-                yield Record(_json_object(text, location), location)
-            except UserError as fault:
-                yield Input((text,), fault)
-
-
-def _json_object(text: str, location: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(
-            text,
-            parse_int=str,
-            parse_float=str,
-            object_pairs_hook=object_of_unique_keys,
-        )
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{location}: expected JSON ({error}).") from None
-    check(value, dict, location)
-    return value
+def _json_record(line: tuple[str, str, UserError | None]) -> Record:
+    """Returns the record of a decoded line; raises UserError."""
+    location, text, error = line
+    if error:
+        raise error
+    return json_record((location, text))
 
 
 def _inputs(
-    rows: Iterable[Record | Input],
+    rows: Iterable[Any],
+    record_of: Callable[[Any], Record],
     form: Form,
     roles_of: Callable[[Record, Form], Roles],
 ) -> Iterator[Input]:
-    """Yields the inputs of rows, or of those that are inputs already.
+    """Yields the inputs of rows.
 
-    `roles_of` returns the columns of all, by the first of them.
+    `record_of` returns the record of a row, or raises UserError; `roles_of`
+    the columns of all, by the first of them.
     """
     roles: Roles = {}
     for row in rows:
-        if isinstance(row, Input):
-            yield row
-            continue
-        roles = roles or roles_of(row, form)
         try:
-            _check_columns(row, roles)
-            texts = tuple(_texts_of(row, roles))
+            record = record_of(row)
+        except UserError as error:
+            # A line of JSON, with its text, or a row of a table.
+            yield Input(row[1:2] if isinstance(row, tuple) else (), error)
+            continue
+        roles = roles or roles_of(record, form)
+        try:
+            _check_columns(record, roles)
+            texts = tuple(_texts_of(record, roles))
         except UserError as error:
             yield Input((), error)
         else:
-            yield form.checked(texts, row.location)
+            yield form.checked(texts, record.location)
 
 
 def _roles(columns: Sequence[str], form: Form) -> Roles:
@@ -261,7 +255,7 @@ def _roles(columns: Sequence[str], form: Form) -> Roles:
     number = len([*itertools.chain(*found.values())])
     require(
         not missing and (form.counts is None or number in form.counts),
-        f"--columns={','.join(columns)}: expected {form.expected}, as "
+        f"{columns_flag(columns)}: expected {form.expected}, as "
         f"{' and '.join(form.roles)}.",
     )
     return found
@@ -286,7 +280,8 @@ def _inferred(first: Record, form: Form, path: str, log: Log) -> Roles:
         f"{listed(names, 12)}; name them, as in --columns=text=sentence. Where "
         "each line is a text, the file's name should end with .txt.",
     )
-    texts = infer_columns([first], log)["text"]
+    rows = Rows(path, [first], BadRows(), False, log)
+    texts = infer_columns(rows)["text"]
     require(
         form.counts is None or len(texts) in form.counts,
         f"{path}: expected {form.expected}, got the columns "

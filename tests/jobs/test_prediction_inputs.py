@@ -24,7 +24,7 @@ def of_lines(content, form, may_have_header=True):
 def of_table(tmp_path, name, content, form, *columns):
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
-    found = read_table(str(path), columns, lambda line: None)(form)
+    found = read_table(str(path), columns, "csv", lambda line: None)(form)
     # Without the directory, for messages.
     return [
         Input(i.texts, i.error and str(i.error).removeprefix(f"{tmp_path}/"))
@@ -160,3 +160,14 @@ def test_lines_are_read_when_they_are_due():
     endless = (b"text %d\n" % number for number in range(10**9))
     found = read_lines(endless, "-", may_have_header=True)(SINGLE)
     assert next(found).texts == ("text 0",)
+
+
+def test_a_bad_row_of_a_table_does_not_cost_the_others(tmp_path):
+    content = 'text,label\na,x\nb,y,z\n"c,d",x\n'
+    assert of_table(tmp_path, "a.csv", content, SINGLE) == [
+        Input(("a",)),
+        Input(
+            (), "a.csv:3: expected 2 comma-separated fields, got 3: 'b,y,z'."
+        ),
+        Input(("c,d",)),
+    ]

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from albert_tf.config import require, shown
@@ -142,32 +142,38 @@ class Rows:
         return good
 
 
-def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:
-    """Returns the rows of a file, one good one at least.
+def open_rows(
+    path: str, log: Log, reading: Reading = AS_BY_DEFAULT
+) -> tuple[str, Iterable[Any], Callable[[Any], Record]]:
+    """Returns head (see `Rows`), rows, and a function of one: its record.
 
     A table with a header (`.tsv`, `.csv`; `read_own_table`, which logs how
-    quotes are read) or JSON lines (`.jsonl`: an object in each line). Bad ones
-    are lines of JSON that are no object, and rows of a table that have another
-    number of fields than its header.
+    quotes are read) or JSON lines (`.jsonl`: an object in each line). The
+    function raises RowError for lines of JSON that are no object, and rows of
+    a table that have another number of fields than its header.
 
     Raises:
-        UserError: for a file that cannot be read or has no such rows, and
-            duplicate columns.
+        UserError: for a file that cannot be read, and duplicate columns.
     """
-    bad = BadRows()
-    head = path
     delimiter = DELIMITERS.get(os.path.splitext(path)[1])
     if delimiter:
         header, *rows = read_own_table(
             path, _ADVICE, delimiter, reading.quoting, log
         )
-        head = header.location
-        records = bad.apply(_table_records(header, delimiter), rows)
-    else:
-        lines = [line for line in read_lines(path, _ADVICE) if line[1].strip()]
-        records = bad.apply(_json_record, lines)
-        if records:
-            head = records[0].location
+        return header.location, rows, _table_records(header, delimiter)
+    lines = [line for line in read_lines(path, _ADVICE) if line[1].strip()]
+    return lines[0][0] if lines else path, lines, json_record
+
+
+def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:
+    """Returns the rows of a file, one good one at least; see `open_rows`.
+
+    Raises:
+        UserError: as `open_rows` does, and for a file without such a row.
+    """
+    bad = BadRows()
+    head, rows, record_of = open_rows(path, log, reading)
+    records = bad.apply(record_of, rows)
     found = Rows(head, records, bad, reading.skip_bad_rows, log)
     require(bool(records or found.settled([])), f"{path} has no examples.")
     return found
@@ -196,7 +202,8 @@ def _table_records(header: Row, delimiter: str) -> Callable[[Row], Record]:
     return record_of
 
 
-def _json_record(line: tuple[str, str]) -> Record:
+def json_record(line: tuple[str, str]) -> Record:
+    """Returns the record of a line of JSON, given as location and text."""
     location, text = line
     value = parse_line(location, text, number=str)
     if not isinstance(value, dict):

@@ -112,9 +112,12 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     description, stored = pretrained.read_model_files(directory)
     tokenizer = load_tokenizer(directory)
     check_vocab_size(description.config, tokenizer, directory)
-    task = read_task_record(
-        directory, description.config.max_position_embeddings
-    )
+    task = None
+    # Of another model it may have stayed there.
+    if description.ours:
+        task = read_task_record(
+            directory, description.config.max_position_embeddings
+        )
     kind = models()[description.kind]
     arguments = pretrained.constructor_arguments(kind, description, stored)
     model = kind(description.config, dtype=dtype, **arguments)

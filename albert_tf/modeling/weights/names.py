@@ -12,7 +12,12 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 
-from albert_tf.config import ModelConfig, UserError, shares_whole_groups
+from albert_tf.config import (
+    ModelConfig,
+    UserError,
+    shares_whole_groups,
+    sharing_plan,
+)
 
 # The forms of files: which of the two names in a row they have.
 COLUMN = {"google": 0, "huggingface": 1}
@@ -166,19 +171,45 @@ def check_groups(config: ModelConfig, form: str, source: str) -> None:
         )
 
 
-def file_blocks(
-    model: keras.Model, form: str
-) -> Iterator[tuple[int, int, keras.layers.Layer]]:
-    """Yields group, inner group and block of every block in files of `form`."""
-    config, encoder = model.config, model.encoder
+def _file_applications(
+    config: ModelConfig, form: str
+) -> Iterator[tuple[int, int, int]]:
+    """Yields group, inner group and first application of each block."""
     groups = file_groups(config, form)
     for group in range(groups):
         # The first layer of the group: the least i with i * groups // layers
         # equal to it.
         layer = -(-group * config.num_hidden_layers // groups)
         for inner in range(config.inner_group_num):
-            number = layer * config.inner_group_num + inner
-            yield group, inner, encoder.blocks[encoder.applications[number]]
+            yield group, inner, layer * config.inner_group_num + inner
+
+
+def file_blocks(
+    model: keras.Model, form: str
+) -> Iterator[tuple[int, int, keras.layers.Layer]]:
+    """Yields group, inner group and block of every block in files of `form`."""
+    encoder = model.encoder
+    for group, inner, number in _file_applications(model.config, form):
+        yield group, inner, encoder.blocks[encoder.applications[number]]
+
+
+def repeated_names(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """Yields the names of copies in transformers' files, each with the first.
+
+    They repeat weights where `file_groups` has to.
+    """
+    plan = sharing_plan(config)
+    first: dict[tuple, str] = {}
+    for group, inner, number in _file_applications(config, "huggingface"):
+        prefix = _BLOCK_PREFIX["huggingface"].format(group=group, inner=inner)
+        attention, feed_forward = plan[number]
+        for part, _, name in BLOCK:
+            in_attention = part.startswith("attention.")
+            key = part, attention if in_attention else feed_forward
+            known = first.setdefault(key, prefix + name)
+            if known != prefix + name:
+                for ending in (".weight", ".bias"):
+                    yield prefix + name + ending, known + ending
 
 
 def named_weights(

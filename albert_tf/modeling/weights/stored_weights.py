@@ -19,6 +19,7 @@ from albert_tf.modeling.weights.names import (
     OWNERS,
     NamedWeight,
     named_weights,
+    repeated_names,
 )
 
 # Names in one message: those of a large model, not those of a hostile file.
@@ -132,6 +133,15 @@ def needs_projection(config: ModelConfig, stored: StoredWeights) -> bool | None:
         return None
     is_identity = np.array_equal(stored.read(weight), np.eye(width))
     return not is_identity or bool(stored.read(bias).any())
+
+
+def copies_are_equal(config: ModelConfig, stored: StoredWeights) -> bool:
+    """Returns whether the weights that a file repeats are the same in it."""
+    return all(
+        np.array_equal(stored.read(name), stored.read(first))
+        for name, first in repeated_names(config)
+        if stored.shapes.keys() >= {name, first}
+    )
 
 
 def load_stored_weights(

@@ -17,8 +17,10 @@ from albert_tf.io import files
 from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.config_json import ModelDescription
+from albert_tf.modeling.weights.names import POOLER
 from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
+    has_pooler,
     heads_in,
     load_stored_weights,
 )
@@ -220,17 +222,21 @@ def find_initial_weights(path: str) -> InitialWeights:
 def initialize(model: AlbertModel, weights: InitialWeights) -> str:
     """Loads the initial weights into the model; returns a line for the log.
 
-    The encoder must fit in full, or it is a UserError. A pretraining head that
-    both sides have is loaded too; the head of a task is always new.
+    The encoder must fit in full, or it is a UserError, but for a pooler that
+    the source does not have: that is new, and so is always the head of a task.
+    A pretraining head that both sides have is loaded.
     """
-    held = heads_in(weights.stored)
-    new_heads = tuple(
+    stored = weights.stored
+    held = heads_in(stored)
+    new_heads = [
         name
         for name, head in model.heads.items()
         if not head.is_pretrained or name not in held
-    )
+    ]
+    if not has_pooler(stored):
+        new_heads.append(POOLER)
     lines = load_stored_weights(
-        model, weights.stored, new_heads=new_heads, drop_other_heads=True
+        model, stored, new_heads=tuple(new_heads), drop_other_heads=True
     )
     read = f"Read weights from the {weights.kind} {weights.source}."
     return " ".join([read, *lines])

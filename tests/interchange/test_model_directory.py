@@ -6,7 +6,6 @@ import pathlib
 
 import numpy as np
 import pytest
-import safetensors.numpy
 from numpy_albert import assert_same, values_of
 from tiny_models import TINY, built, edit_json, save
 

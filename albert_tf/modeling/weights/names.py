@@ -51,8 +51,10 @@ _ENCODER = (
         "bert/encoder/embedding_hidden_mapping_in",
         "albert.encoder.embedding_hidden_mapping_in",
     ),
-    ("pooler", "bert/pooler/dense", "albert.pooler"),
 )
+_POOLER = (("pooler", "bert/pooler/dense", "albert.pooler"),)
+# By this name its weights may be new, as those of a head.
+POOLER = "pooler"
 BLOCK = (
     ("attention.query", "attention_1/self/query", "attention.query"),
     ("attention.key", "attention_1/self/key", "attention.key"),
@@ -84,7 +86,7 @@ class NamedWeight:
 
     Attributes:
         variable: the weight.
-        head: the name of its head; empty for the encoder's.
+        head: the name of its head, or POOLER; empty for the encoder's.
         name: the name in files; empty where their code has no such head.
         is_transposed: whether files have it as `[out, in]`.
     """
@@ -229,6 +231,7 @@ def named_weights(
                 rows.extend(_named(part, head, name and prefix + name, form))
 
     add(model.encoder, _ENCODER, "", "")
+    add(model.encoder, _POOLER, POOLER, "")
     for name, head in model.heads.items():
         add(head, head.weight_names, name, "")
     for group, inner, block in file_blocks(model, form):

@@ -21,6 +21,7 @@ from albert_tf.modeling.weights.names import BLOCK, file_groups
 from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
     copies_are_equal,
+    has_pooler,
     heads_in,
     needs_projection,
     stored_arrays,
@@ -107,12 +108,10 @@ def constructor_arguments(
     Labels and options of heads are those of the file if it has that class.
     """
     is_same = kind.__name__ == description.kind
-    # transformers leaves it out where its class does not read it.
-    has_pooler = any(".pooler." in name for name in stored.shapes)
     return {
         "labels": description.labels if is_same else None,
         # Where the file lacks it, it is missing like any other weight.
-        "pooler": has_pooler or kind.reads_pooled_output(),
+        "pooler": has_pooler(stored) or kind.reads_pooled_output(),
         "head_options": description.head_options if is_same else {},
     }
 

@@ -7,6 +7,7 @@ file that does not fit is refused before its data are read.
 import dataclasses
 import functools
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import keras
@@ -95,6 +96,14 @@ def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
     return found.union(declared)
 
 
+def has_pooler(stored: StoredWeights) -> bool:
+    """Returns whether a file has the weights of a pooler.
+
+    transformers leaves them out where its class does not read them.
+    """
+    return any("pooler" in re.split("[./]", name) for name in stored.shapes)
+
+
 def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:
     """Returns the model's weights, float32, as files of `form` have them."""
     values = {}
@@ -158,7 +167,8 @@ def load_stored_weights(
     weights of the file that nothing needs, if there are any.
 
     Args:
-        new_heads: heads of the model that keep their initial weights.
+        new_heads: heads of the model that keep their initial weights, POOLER
+            among them.
         drop_other_heads: whether the file may hold heads that the model has
             not, or that are new.
         allow_missing: whether weights that the file lacks keep their initial

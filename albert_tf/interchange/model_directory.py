@@ -51,10 +51,20 @@ class LoadedModel:
 
     @property
     def features(self) -> FeatureConfig:
-        """Settings of features: those of its task, if there is a record."""
+        """Settings of features: those of its task, if there is a record.
+
+        Otherwise the defaults, but for questions and choices at most half of
+        the length: other libraries save no record.
+        """
         if self.task:
             return self.task.features
-        return FeatureConfig(max_seq_length=self.max_seq_length)
+        config = FeatureConfig(max_seq_length=self.max_seq_length)
+        half = self.max_seq_length // 2
+        return dataclasses.replace(
+            config,
+            max_query_length=min(config.max_query_length, half),
+            max_choice_length=min(config.max_choice_length, half),
+        )
 
     def require_head(self, head: str, path: str, advice: str) -> None:
         """Raises UserError when the model has no such head."""

@@ -17,6 +17,7 @@ from tiny_models import TINY, built, edit_json, save
 from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.interchange.convert import convert, models_by_head
 from albert_tf.interchange.model_directory import (
+    LoadedModel,
     find_initial_weights,
     initialize,
     load_model_directory,
@@ -383,3 +384,15 @@ def test_weights_saved_here_replace_those_of_an_index(saved_there):
     again = AlbertForPretraining.from_pretrained(directory)
     assert_same(values_of(again), values_of(model))
     assert AlbertForMaskedLM.from_pretrained(directory)
+
+
+@pytest.mark.parametrize(
+    ("length", "question", "choice"), [(512, 64, 128), (64, 32, 32)]
+)
+def test_questions_and_choices_fit_a_model_without_a_record(
+    tiny_tokenizer, length, question, choice
+):
+    features = LoadedModel(built("span"), tiny_tokenizer, length).features
+    assert features.max_seq_length == length
+    assert features.max_query_length == question
+    assert features.max_choice_length == choice

@@ -224,7 +224,7 @@ class SentencePieceTokenizer(Tokenizer):
         return sentencepiece_model_pb2.ModelProto.FromString(self.model_bytes)
 
     def _config(self) -> dict[str, Any]:
-        config = {**self.settings, "remove_space": True}
+        config: dict[str, Any] = {**self.settings, "remove_space": True}
         trainer = self._model().trainer_spec
         if trainer.model_type != trainer.UNIGRAM or self.no_json_reason():
             # AlbertTokenizer would make a Unigram of it; this class runs

@@ -362,12 +362,14 @@ def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
         f"{path}: expected a model of type Unigram or BPE (SentencePiece) or "
         f"WordPiece, got {shown(kind)}.",
     )
+    kind = str(kind)
     for name, expected in _MODEL_SETTINGS[kind].items():
         require(
             model.get(name, expected) == expected,
             f"{path}: expected {name} {json.dumps(expected)}, got "
             f"{shown(model.get(name))}; its ids would differ here.",
         )
+    vocabulary: Any
     try:
         if kind == "WordPiece":
             vocabulary, settings = _wordpiece_vocabulary(values, path)

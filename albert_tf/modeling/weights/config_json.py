@@ -213,6 +213,10 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
 
 
 def _config_from_json(values: dict, own: dict, path: str) -> ModelConfig:
+    """Returns the architecture of a `config.json`.
+
+    The section's sharing counts while it explains the file's groups.
+    """
     require(
         values.get("model_type") == "albert",
         f"{path}: model_type is {shown(values.get('model_type'))}; only "

@@ -114,10 +114,11 @@ def convert(
     loaded = LoadedModel(model, vocabulary, length)
     for line in target.not_stored(loaded):
         log(line)
-    task = source.directory and read_task_record(
-        source.directory, source.config.max_position_embeddings
-    )
-    described = source.description
+    described, task = source.description, None
+    if source.directory and described and described.ours:
+        task = read_task_record(
+            source.directory, source.config.max_position_embeddings
+        )
     own_head = not head or (described and described.kind == kind.__name__)
     if task and own_head and target.stores_task:
         shorter = min(task.features.max_seq_length, length)

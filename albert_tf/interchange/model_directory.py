@@ -17,8 +17,10 @@ from albert_tf.io import files
 from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.config_json import ModelDescription
+from albert_tf.modeling.weights.names import POOLER
 from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
+    has_pooler,
     heads_in,
     load_stored_weights,
 )
@@ -49,10 +51,20 @@ class LoadedModel:
 
     @property
     def features(self) -> FeatureConfig:
-        """Settings of features: those of its task, if there is a record."""
+        """Settings of features: those of its task, if there is a record.
+
+        Otherwise the defaults, but for questions and choices at most half of
+        the length: other libraries save no record.
+        """
         if self.task:
             return self.task.features
-        return FeatureConfig(max_seq_length=self.max_seq_length)
+        config = FeatureConfig(max_seq_length=self.max_seq_length)
+        half = self.max_seq_length // 2
+        return dataclasses.replace(
+            config,
+            max_query_length=min(config.max_query_length, half),
+            max_choice_length=min(config.max_choice_length, half),
+        )
 
     def require_head(self, head: str, path: str, advice: str) -> None:
         """Raises UserError when the model has no such head."""
@@ -112,9 +124,12 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     description, stored = pretrained.read_model_files(directory)
     tokenizer = load_tokenizer(directory)
     check_vocab_size(description.config, tokenizer, directory)
-    task = read_task_record(
-        directory, description.config.max_position_embeddings
-    )
+    task = None
+    # Of another model it may have stayed there.
+    if description.ours:
+        task = read_task_record(
+            directory, description.config.max_position_embeddings
+        )
     kind = models()[description.kind]
     arguments = pretrained.constructor_arguments(kind, description, stored)
     model = kind(description.config, dtype=dtype, **arguments)
@@ -217,17 +232,21 @@ def find_initial_weights(path: str) -> InitialWeights:
 def initialize(model: AlbertModel, weights: InitialWeights) -> str:
     """Loads the initial weights into the model; returns a line for the log.
 
-    The encoder must fit in full, or it is a UserError. A pretraining head that
-    both sides have is loaded too; the head of a task is always new.
+    The encoder must fit in full, or it is a UserError, but for a pooler that
+    the source does not have: that is new, and so is always the head of a task.
+    A pretraining head that both sides have is loaded.
     """
-    held = heads_in(weights.stored)
-    new_heads = tuple(
+    stored = weights.stored
+    held = heads_in(stored)
+    new_heads = [
         name
         for name, head in model.heads.items()
         if not head.is_pretrained or name not in held
-    )
+    ]
+    if not has_pooler(stored):
+        new_heads.append(POOLER)
     lines = load_stored_weights(
-        model, weights.stored, new_heads=new_heads, drop_other_heads=True
+        model, stored, new_heads=tuple(new_heads), drop_other_heads=True
     )
     read = f"Read weights from the {weights.kind} {weights.source}."
     return " ".join([read, *lines])

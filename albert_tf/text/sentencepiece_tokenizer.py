@@ -24,6 +24,7 @@ from albert_tf.text.tokenizer_base import (
 )
 from albert_tf.text.tokenizer_json import (
     ends_in_digit_comma,
+    no_json_reason,
     sentencepiece_json,
 )
 
@@ -179,7 +180,7 @@ class SentencePieceTokenizer(Tokenizer):
         A word is as probable as the pieces that it was made of, and so little
         more that it is preferred to them.
         """
-        model = sentencepiece_model_pb2.ModelProto.FromString(self.model_bytes)
+        model = self._model()
         scores = [piece.score for piece in model.pieces]
         unknown = min(scores) - _UNKNOWN_PENALTY
         for word in words:
@@ -212,11 +213,24 @@ class SentencePieceTokenizer(Tokenizer):
             and normalize(f"a{chr(code)}a") in nothing
         )
 
+    def no_json_reason(self) -> str:
+        """Returns why tokenizer.json cannot hold this; empty if it can."""
+        return no_json_reason(self._model())
+
     def _json(self) -> dict[str, Any]:
         return sentencepiece_json(self.model_bytes, **self.settings)
 
-    def _config(self) -> dict[str, bool]:
-        return {**self.settings, "remove_space": True}
+    def _model(self) -> sentencepiece_model_pb2.ModelProto:
+        return sentencepiece_model_pb2.ModelProto.FromString(self.model_bytes)
+
+    def _config(self) -> dict[str, Any]:
+        config: dict[str, Any] = {**self.settings, "remove_space": True}
+        trainer = self._model().trainer_spec
+        if trainer.model_type != trainer.UNIGRAM or self.no_json_reason():
+            # AlbertTokenizer would make a Unigram of it; this class runs
+            # tokenizer.json as it is, and nothing else.
+            config["tokenizer_class"] = "PreTrainedTokenizerFast"
+        return config
 
     def _is_text(self, piece_id: int) -> bool:
         model = self._processor

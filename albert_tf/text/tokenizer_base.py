@@ -162,7 +162,11 @@ class Tokenizer(abc.ABC):
     def _json(self) -> dict[str, Any]:
         """Returns the contents of tokenizer.json."""
 
-    def _config(self) -> dict[str, bool]:
+    def no_json_reason(self) -> str:
+        """Returns why tokenizer.json cannot hold this; empty if it can."""
+        return ""
+
+    def _config(self) -> dict[str, Any]:
         """Returns the settings by the names of transformers."""
         return self.settings
 
@@ -173,6 +177,9 @@ class Tokenizer(abc.ABC):
     ) -> None:
         """Writes the files that `load_tokenizer` and transformers read.
 
+        Where transformers has no such tokenizer, prints a line and leaves
+        `tokenizer.json` out, without which it opens none.
+
         `model_max_length` is where transformers truncates, in tokens.
         """
         files.makedirs(directory)
@@ -180,7 +187,17 @@ class Tokenizer(abc.ABC):
             os.path.join(directory, self.vocabulary_file),
             self._vocabulary_bytes,
         )
-        write_json(os.path.join(directory, JSON_FILE), self._json())
+        path, reason = os.path.join(directory, JSON_FILE), self.no_json_reason()
+        if not reason:
+            write_json(path, self._json())
+        else:
+            print(
+                f"Not written: {path}, since transformers has no tokenizer "
+                f"like this SentencePiece model: {reason}.",
+                flush=True,
+            )
+            if files.exists(path):
+                files.remove(path)
         config = {
             "tokenizer_class": self.transformers_class,
             **self._config(),

@@ -3,14 +3,22 @@
 `sentencepiece_json` and `wordpiece_json` return the contents of a
 `tokenizer.json`, so that `transformers` opens a model directory without
 converting anything. `read_tokenizer_json` is the reverse, for directories that
-hold nothing else. What the file lacks of a SentencePiece model follows from
-ALBERT's recipe: scores are log-probabilities, so a piece with a score of 0 is
-a user-defined symbol.
+hold nothing else.
+
+Of SentencePiece's types of models, Unigram is one of that library too. BPE is
+another, which has its merges in place of scores; a model of characters is one
+without merges. A model of words has no counterpart: neighbouring unknown words
+are one piece.
+
+What the file lacks of a Unigram model follows from ALBERT's recipe: scores are
+log-probabilities, so a piece with a score of 0 is a user-defined symbol. The
+scores of BPE follow from the ids, which SentencePiece's trainer gives in order.
 """
 
 import base64
 import io
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +34,12 @@ from albert_tf.text.tokenizer_base import (
     check_number_of_pieces,
 )
 
+# The mark that SentencePiece puts where a space was.
+_SPACE = "▁"
+_USER_DEFINED = sentencepiece_model_pb2.ModelProto.SentencePiece.USER_DEFINED
+# The piece of a byte, for characters that are no pieces.
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+
 # Subtracted from the score of pieces like "8,", which ALBERT splits again: any
 # other segmentation is then better. As in Hugging Face's converter.
 _DIGIT_COMMA_PENALTY = 100.0
@@ -36,10 +50,54 @@ def ends_in_digit_comma(piece: str) -> bool:
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
+def no_json_reason(model: sentencepiece_model_pb2.ModelProto) -> str:
+    """Returns why `tokenizer.json` cannot hold a model; empty if it can."""
+    kinds = model.SentencePiece
+    spec, trainer = model.normalizer_spec, model.trainer_spec
+    texts = [p for p in model.pieces if p.type in (kinds.NORMAL, _USER_DEFINED)]
+    normal = {p.piece: p.score for p in texts if p.type == kinds.NORMAL}
+    for is_so, reason in (
+        (trainer.model_type == trainer.WORD, "it is a model of words"),
+        (
+            not (spec.add_dummy_prefix and spec.escape_whitespaces),
+            "it has no mark of a space before each word",
+        ),
+        (
+            any(_SPACE in p.piece.lstrip(_SPACE) for p in texts),
+            "it has pieces of several words",
+        ),
+        (
+            any(p.type == kinds.UNUSED for p in model.pieces),
+            "it has unused pieces",
+        ),
+    ):
+        if is_so:
+            return reason
+    if trainer.model_type == trainer.UNIGRAM:
+        return ""
+    merged = [score for piece, score in normal.items() if len(piece) > 1]
+    for is_so, reason in (
+        (
+            any(p.type == _USER_DEFINED and len(p.piece) > 1 for p in texts),
+            "it has user-defined pieces of several characters",
+        ),
+        (
+            not {p.piece for p in texts}.issuperset("".join(normal)),
+            "it has pieces of characters that are no pieces",
+        ),
+        (len(set(merged)) < len(merged), "several of its merges rank alike"),
+    ):
+        if is_so:
+            return reason
+    return ""
+
+
 def sentencepiece_json(
     model_bytes: bytes, *, do_lower_case: bool, keep_accents: bool
 ) -> dict[str, Any]:
     """Returns the contents of `tokenizer.json` for a SentencePiece model.
+
+    One of which `no_json_reason` has none.
 
     Differs from SentencePieceTokenizer: digits before a comma are split as
     the vocabulary's scores have it, not by a second tokenization; and a
@@ -49,10 +107,11 @@ def sentencepiece_json(
     pieces = [piece.piece for piece in model.pieces]
     metaspace = {
         "type": "Metaspace",
-        "replacement": "▁",
+        "replacement": _SPACE,
         "prepend_scheme": "always",
         "split": True,
     }
+    is_unigram = model.trainer_spec.model_type == model.trainer_spec.UNIGRAM
     return _tokenizer_json(
         specials={
             name: pieces.index(name) for name in SENTENCEPIECE_SPECIALS.values()
@@ -64,20 +123,59 @@ def sentencepiece_json(
         ),
         pre_tokenizers=[{"type": "WhitespaceSplit"}, metaspace],
         decoder=metaspace,
-        model={
-            "type": "Unigram",
-            "unk_id": pieces.index(SENTENCEPIECE_SPECIALS["unk_token"]),
-            "vocab": [
-                [
-                    piece.piece,
-                    piece.score
-                    - _DIGIT_COMMA_PENALTY * ends_in_digit_comma(piece.piece),
-                ]
-                for piece in model.pieces
-            ],
-            "byte_fallback": model.trainer_spec.byte_fallback,
-        },
+        model=_unigram(model) if is_unigram else _bpe(model),
     )
+
+
+def _unigram(model: sentencepiece_model_pb2.ModelProto) -> dict[str, Any]:
+    pieces = [piece.piece for piece in model.pieces]
+    return {
+        "type": "Unigram",
+        "unk_id": pieces.index(SENTENCEPIECE_SPECIALS["unk_token"]),
+        "vocab": [
+            [
+                piece.piece,
+                piece.score
+                - _DIGIT_COMMA_PENALTY * ends_in_digit_comma(piece.piece),
+            ]
+            for piece in model.pieces
+        ],
+        "byte_fallback": model.trainer_spec.byte_fallback,
+    }
+
+
+def _bpe(model: sentencepiece_model_pb2.ModelProto) -> dict[str, Any]:
+    normal = {
+        piece.piece: piece.score
+        for piece in model.pieces
+        if piece.type == model.SentencePiece.NORMAL
+    }
+    return {
+        "type": "BPE",
+        **_MODEL_SETTINGS["BPE"],
+        "byte_fallback": model.trainer_spec.byte_fallback,
+        "vocab": {piece.piece: i for i, piece in enumerate(model.pieces)},
+        # A pair as one text is read by every release.
+        "merges": [" ".join(pair) for pair in _merges(normal)],
+    }
+
+
+def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
+    """Returns every pair of pieces that makes a third one, the best first.
+
+    SentencePiece merges whatever makes a piece. Of those that ALBERT splits
+    again there are none.
+    """
+    pairs = [
+        (piece[:end], piece[end:])
+        for piece in scores
+        if not ends_in_digit_comma(piece)
+        for end in range(1, len(piece))
+    ]
+    made = [pair for pair in pairs if scores.keys() >= set(pair)]
+    # Of one piece the longest beginning first, as in transformers.
+    made.sort(key=lambda pair: (scores["".join(pair)], len(pair[0])))
+    return made[::-1]
 
 
 def wordpiece_json(
@@ -228,10 +326,18 @@ def _post_processor(specials: dict[str, int]) -> dict[str, Any]:
 # About the largest number that a SentencePiece model can hold.
 _MAX_FLOAT32 = 3e38
 
-# A setting of each type of model that changes ids, with the value of ALBERT.
-_MODEL_SETTINGS = {
-    "Unigram": ("byte_fallback", False),
-    "WordPiece": ("continuing_subword_prefix", wordpiece.CONTINUATION),
+# Settings of each type of model that change ids, with the value of ALBERT.
+_MODEL_SETTINGS: dict[str, dict[str, Any]] = {
+    "Unigram": {},
+    "BPE": {
+        "unk_token": SENTENCEPIECE_SPECIALS["unk_token"],
+        "fuse_unk": True,
+        "ignore_merges": False,
+        "dropout": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+    },
+    "WordPiece": {"continuing_subword_prefix": wordpiece.CONTINUATION},
 }
 
 Settings = dict[str, bool]
@@ -240,8 +346,8 @@ Settings = dict[str, bool]
 def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
     """Returns the type of the model, its vocabulary and its clean-up.
 
-    Of a "Unigram" the vocabulary is a SentencePiece model, of a "WordPiece"
-    the pieces in the order of their ids.
+    Of a "Unigram" or "BPE" the vocabulary is a SentencePiece model, of a
+    "WordPiece" the pieces in the order of their ids.
 
     Raises:
         UserError: for any other kind of tokenizer, another clean-up or
@@ -252,20 +358,25 @@ def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
     model = values.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
     require(
-        kind in ("Unigram", "WordPiece"),
-        f"{path}: expected a model of type Unigram (SentencePiece) or "
+        type(kind) is str and kind in _MODEL_SETTINGS,
+        f"{path}: expected a model of type Unigram or BPE (SentencePiece) or "
         f"WordPiece, got {shown(kind)}.",
     )
-    name, expected = _MODEL_SETTINGS[str(kind)]
-    require(
-        model.get(name, expected) == expected,
-        f"{path}: expected {name} {json.dumps(expected)}, got "
-        f"{shown(model.get(name))}; its ids would differ here.",
-    )
+    kind = str(kind)
+    for name, expected in _MODEL_SETTINGS[kind].items():
+        require(
+            model.get(name, expected) == expected,
+            f"{path}: expected {name} {json.dumps(expected)}, got "
+            f"{shown(model.get(name))}; its ids would differ here.",
+        )
+    vocabulary: Any
     try:
         if kind == "WordPiece":
-            return kind, *_wordpiece_vocabulary(values, path)
-        return "Unigram", *_sentencepiece_model(values, path)
+            vocabulary, settings = _wordpiece_vocabulary(values, path)
+        else:
+            vocabulary, settings = _sentencepiece_model(values, path)
+        _check_added_tokens(values, path)
+        return kind, vocabulary, settings
     except UserError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError) as error:
@@ -275,28 +386,98 @@ def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
         ) from None
 
 
+def _check_added_tokens(values: dict[str, Any], path: str) -> None:
+    """Raises UserError for tokens beside the pieces of the model."""
+    vocab = values["model"]["vocab"]
+    names = vocab if isinstance(vocab, dict) else {row[0] for row in vocab}
+    tokens = [token["content"] for token in values.get("added_tokens", [])]
+    added = [token for token in tokens if token not in names]
+    require(
+        not added,
+        f"{path} has the added tokens {shown(added)}, which are no pieces of "
+        "its model; its ids would differ here. bin.extend_vocab adds words to "
+        "a model's vocabulary.",
+    )
+
+
+def _check_space_marks(values: dict[str, Any], path: str) -> None:
+    """Raises UserError where not every word gets SentencePiece's mark."""
+    steps = _flat_steps(values.get("pre_tokenizer"), "pretokenizers")
+    marks = [step for step in steps if step["type"] == "Metaspace"]
+    require(
+        bool(marks)
+        and all(s["type"] in ("WhitespaceSplit", "Metaspace") for s in steps)
+        and all(
+            step.get("replacement", _SPACE) == _SPACE
+            and step.get("prepend_scheme", "always") == "always"
+            and step.get("add_prefix_space", True)
+            for step in marks
+        ),
+        f"{path}: the pre_tokenizer {shown(values.get('pre_tokenizer'))} is "
+        "not that of an ALBERT tokenizer, a mark before every word; its ids "
+        "would differ here.",
+    )
+
+
 def _sentencepiece_model(
     values: dict[str, Any], path: str
 ) -> tuple[bytes, Settings]:
-    pieces = _scored_pieces(values["model"].get("vocab"), path)
-    unknown = values["model"]["unk_id"]
+    model = values["model"]
+    is_bpe = model["type"] == "BPE"
+    if is_bpe:
+        pieces = _ranked_pieces(model, path)
+        unknown = model["vocab"][model["unk_token"]]
+    else:
+        pieces = _scored_pieces(model.get("vocab"), path)
+        unknown = model["unk_id"]
     # Raises for what is not the id of a piece.
     special = {pieces[unknown][0], *SENTENCEPIECE_SPECIALS.values()}
     for token in values.get("added_tokens", []):
         if token.get("special"):
             special.add(token["content"])
+    if is_bpe:
+        _check_merges(model, special, path)
+    _check_space_marks(values, path)
     steps = _checked_normalizers(values, path)
     charsmap = base64.b64decode(
         steps.get("Precompiled", {}).get("precompiled_charsmap") or "",
         validate=True,
     )
     model_bytes = _model(
-        pieces, unknown=unknown, special=special, charsmap=charsmap
+        pieces,
+        unknown=unknown,
+        special=special,
+        charsmap=charsmap,
+        is_bpe=is_bpe,
+        has_bytes=bool(model.get("byte_fallback")),
     )
     return model_bytes, {
         "do_lower_case": "Lowercase" in steps,
         "keep_accents": not steps.keys() & {"NFKD", "StripAccents"},
     }
+
+
+def _ranked_pieces(model: dict[str, Any], path: str) -> list[tuple[str, float]]:
+    """Returns the pieces of a BPE, each with the score that its id has."""
+    pieces = _in_order(model["vocab"], path)
+    return [(piece, -float(i)) for i, piece in enumerate(pieces)]
+
+
+def _check_merges(model: dict[str, Any], special: set[str], path: str) -> None:
+    """Raises UserError for merges that SentencePiece would not make so."""
+    ids = model["vocab"]
+    pairs = [
+        tuple(pair.split(" ") if isinstance(pair, str) else pair)
+        for pair in model["merges"]
+    ]
+    made = [ids["".join(pair)] for pair in pairs]
+    scores = {p: -float(i) for p, i in ids.items() if p not in special}
+    require(
+        made == sorted(made) and set(pairs) == set(_merges(scores)),
+        f"{path}: its merges are not those of a SentencePiece model, which "
+        "merges whatever makes a piece, in the order of ids; its ids would "
+        "differ here.",
+    )
 
 
 def model_of_pieces(rows: list, path: str) -> bytes:
@@ -338,6 +519,8 @@ def _model(
     unknown: int,
     special: set[str],
     charsmap: bytes,
+    is_bpe: bool = False,
+    has_bytes: bool = False,
 ) -> bytes:
     model = sentencepiece_model_pb2.ModelProto()
     kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
@@ -347,16 +530,22 @@ def _model(
             kind = kinds.UNKNOWN
         elif piece in special:
             kind = kinds.CONTROL
+        elif has_bytes and _BYTE.fullmatch(piece):
+            kind = kinds.BYTE
+        elif is_bpe:
+            pass
         elif score == 0.0:
             kind = kinds.USER_DEFINED
         elif ends_in_digit_comma(piece) and score <= -_DIGIT_COMMA_PENALTY:
             score += _DIGIT_COMMA_PENALTY
         model.pieces.add(piece=piece, score=score, type=kind)
-    model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
-    model.trainer_spec.vocab_size = len(pieces)
-    model.trainer_spec.unk_id = unknown
-    model.trainer_spec.pad_id = 0
-    model.trainer_spec.bos_id = model.trainer_spec.eos_id = -1
+    trainer = model.trainer_spec
+    trainer.model_type = trainer.BPE if is_bpe else trainer.UNIGRAM
+    trainer.byte_fallback = has_bytes
+    trainer.vocab_size = len(pieces)
+    trainer.unk_id = unknown
+    trainer.pad_id = 0
+    trainer.bos_id = trainer.eos_id = -1
     model.normalizer_spec.precompiled_charsmap = charsmap
     model.normalizer_spec.add_dummy_prefix = True
     model.normalizer_spec.remove_extra_whitespaces = True
@@ -367,12 +556,7 @@ def _model(
 def _wordpiece_vocabulary(
     values: dict[str, Any], path: str
 ) -> tuple[list[str], Settings]:
-    vocab = values["model"]["vocab"]
-    check_number_of_pieces(len(vocab), path)
-    require(
-        sorted(vocab.values()) == list(range(len(vocab))),
-        f"{path}: expected a vocabulary with ids 0 to n - 1.",
-    )
+    pieces = _in_order(values["model"]["vocab"], path)
     steps = _checked_normalizers(values, path)
     if "BertNormalizer" in steps:
         bert = steps["BertNormalizer"]
@@ -393,7 +577,17 @@ def _wordpiece_vocabulary(
             "tokenize_chinese_chars": ideographs
             in json.dumps(values.get("pre_tokenizer")),
         }
-    return sorted(vocab, key=vocab.__getitem__), settings
+    return pieces, settings
+
+
+def _in_order(vocab: dict[str, int], path: str) -> list[str]:
+    """Returns the pieces of a vocabulary by id."""
+    check_number_of_pieces(len(vocab), path)
+    require(
+        sorted(vocab.values()) == list(range(len(vocab))),
+        f"{path}: expected a vocabulary with ids 0 to n - 1.",
+    )
+    return sorted(vocab, key=vocab.__getitem__)
 
 
 def _scored_pieces(vocab: Any, path: str) -> list[tuple[str, float]]:
@@ -430,7 +624,7 @@ def _checked_normalizers(
             {"type": "Strip", "strip_left": True, "strip_right": True},
             _replace("Regex", " {2,}", " "),
         ]
-    steps = _flat_normalizers(values.get("normalizer"))
+    steps = _flat_steps(values.get("normalizer"), "normalizers")
     for step in steps:
         is_clean = step["type"] == varying and step.get("clean_text", True)
         require(
@@ -442,14 +636,13 @@ def _checked_normalizers(
     return {step["type"]: step for step in reversed(steps)}
 
 
-def _flat_normalizers(value: Any) -> list[dict[str, Any]]:
-    """Returns the steps of a normalizer, with sequences flattened."""
+def _flat_steps(value: Any, parts: str) -> list[dict[str, Any]]:
+    """Returns the steps of a normalizer or the like, sequences flattened.
+
+    `parts` is the name of a sequence's steps.
+    """
     if value is None:
         return []
     if value["type"] != "Sequence":
         return [value]
-    return [
-        step
-        for part in value["normalizers"]
-        for step in _flat_normalizers(part)
-    ]
+    return [step for part in value[parts] for step in _flat_steps(part, parts)]

@@ -8,16 +8,19 @@ table says how many were.
 """
 
 import functools
+import io
 import re
 import unicodedata
 
 import hypothesis
 import pytest
+import sentencepiece
 import tokenizers
 import transformers
 from hypothesis import strategies as st
 
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 SETTINGS = {
@@ -166,3 +169,42 @@ def test_pairs_of_texts_have_segments(opened, record_difference, kind, reader):
     ] != [0] * (len(a) + 2) + [1] * (len(b) + 1)
     subject = subject_of(kind, reader, "default")
     record_difference(subject, "pairs framed otherwise", wrong, 0)
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "char", "word"])
+def test_other_types_of_models(
+    sentences, tmp_path, record_difference, model_type
+):
+    """They run tokenizer.json as it is, and save it so; of words none."""
+    trained = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_writer=trained,
+        model_type=model_type,
+        vocab_size=300,
+        hard_vocab_limit=False,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols="[CLS],[SEP],[MASK]",
+        minloglevel=2,
+    )
+    ours = SentencePieceTokenizer(trained.getvalue())
+    ours.save(tmp_path / "ours")
+    transformers.AlbertConfig().save_pretrained(tmp_path / "ours")
+    read = transformers.AutoTokenizer.from_pretrained
+    if model_type == "word":
+        with pytest.raises(
+            ValueError, match="Couldn't instantiate the backend"
+        ):
+            read(tmp_path / "ours")
+        return
+    theirs = read(tmp_path / "ours")
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = load_tokenizer(tmp_path / "theirs")
+    for text in sentences:
+        ids = ours.encode(text)
+        wrong = their_ids(theirs, text) != ids or again.encode(text) != ids
+        subject = f"transformers AutoTokenizer, {model_type} model"
+        record_difference(subject, "sentences with other ids", wrong, 0)

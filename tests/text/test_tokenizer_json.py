@@ -213,13 +213,24 @@ def nested(*steps):
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        ("tiny", {"model": {"type": [3]}}, r"of type Unigram .* got \[3\]"),
+        ("tiny", {"model": {"type": [3]}}, r"of type Unigram or .* got \[3\]"),
         ("tiny", {"model": 3}, "expected a model of type Unigram .* got None"),
         ("tiny", {"model": {"unk_id": 10**9}}, DAMAGED),
+        ("tiny", {"pre_tokenizer": None}, "the pre_tokenizer None is not"),
         (
             "tiny",
-            {"model": {"byte_fallback": True}},
-            "expected byte_fallback false, got True; its ids would differ",
+            {"pre_tokenizer": {"type": "ByteLevel"}},
+            "the pre_tokenizer .*ByteLevel.* is not that of an ALBERT",
+        ),
+        (
+            "tiny",
+            {"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "first"}},
+            "the pre_tokenizer .*first.* a mark before every word; its ids",
+        ),
+        (
+            "tiny",
+            {"added_tokens": [{"content": "<new>", "id": 200}]},
+            r"the added tokens \['<new>'\], which are no pieces of its model",
         ),
         (
             "wordpiece",

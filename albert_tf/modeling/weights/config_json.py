@@ -1,8 +1,12 @@
-"""A model's `config.json`, in the form that transformers reads."""
+"""A model's `config.json`, in the form that transformers reads.
+
+The section `albert_tf` holds what transformers has no settings for. It copies
+the section into what it saves, whatever has become of the model there, so the
+rest of the file decides, and the section adds to it where both agree.
+"""
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 
@@ -64,16 +68,14 @@ class ModelDescription:
         config: the architecture.
         max_seq_length: longest text the model was trained on, in tokens.
         labels: names of the classes of a model that has any, else None.
-        pooler: whether there is a pooled output; None: as in the weights.
         head_options: other arguments of the heads.
-        ours: whether this project wrote it.
+        ours: whether the section of this project describes this model.
     """
 
     kind: str
     config: ModelConfig
     max_seq_length: int
     labels: list[str] | None = None
-    pooler: bool | None = None
     head_options: Mapping[str, int] = dataclasses.field(default_factory=dict)
     ours: bool = True
 
@@ -109,7 +111,6 @@ def to_json(
             "sharing": config.sharing,
             "num_hidden_groups": config.num_hidden_groups,
             "max_seq_length": max_seq_length,
-            "pooler": model.encoder.pooler is not None,
             "head_options": dict(model.head_options),
         }
     theirs = {ours: name for name, ours in _ACTIVATIONS.items()}
@@ -136,37 +137,45 @@ def from_json(values: dict, path: str) -> ModelDescription:
         f"{path}: albert_tf={shown(own)} is not an object.",
     )
     config = _config_from_json(values, own, path)
-    if not own:
-        check_groups(config, "huggingface", path)
     kind = _kind_of(values, own, path)
-    head = _model_heads().get(kind)
-    takes_labels = head is not None and head.takes_labels()
     options = own.get("head_options", {})
     require(
         isinstance(options, dict),
         f"{path}: head_options={shown(options)} must be an object.",
     )
-    pooler = own.get("pooler")
-    require(
-        pooler is None or type(pooler) is bool,
-        f"{path}: pooler={shown(pooler)} is not true or false.",
-    )
     limit = config.max_position_embeddings
     length = own.get("max_seq_length", limit)
     require(
-        _is_count(length, limit) and length >= 3,
+        type(length) is int and length >= 3,
         f"{path}: max_seq_length={shown(length)} must be a whole number from "
-        f"3 to max_position_embeddings={limit}.",
+        "3.",
     )
+    ours = own.get("model") == kind
     return ModelDescription(
         kind=kind,
         config=config,
-        max_seq_length=length,
-        labels=labels_from_json(values, path) if takes_labels else None,
-        pooler=pooler,
-        head_options=options,
-        ours=bool(own),
+        # There may be fewer positions than the section knows of.
+        max_seq_length=min(length, limit),
+        labels=_labels_of(kind, values, path),
+        head_options=options if ours else {},
+        ours=ours,
     )
+
+
+def _labels_of(kind: str, values: dict, path: str) -> list[str] | None:
+    """Returns the labels of a model class, None where it has none."""
+    head = _model_heads().get(kind)
+    if head is None or not (head.takes_labels() or head.problem_type):
+        return None
+    labels = labels_from_json(values, path)
+    if head.takes_labels():
+        return labels
+    require(
+        len(labels) == 1,
+        f"{path}: problem_type={head.problem_type} with {len(labels)} labels; "
+        "only one number can be predicted.",
+    )
+    return None
 
 
 def _is_count(value: object, maximum: int) -> bool:
@@ -176,11 +185,11 @@ def _is_count(value: object, maximum: int) -> bool:
 def _kind_of(values: dict, own: dict, path: str) -> str:
     """Returns the name of the model class of a `config.json`."""
     classes = _transformers_models()
-    if "model" in own:
-        lookup(classes, str(own["model"]), f"{path}: model")
-        return own["model"]
     names = values.get("architectures")
     theirs = names[0] if isinstance(names, list) and names else None
+    if "model" in own:
+        ours = lookup(classes, str(own["model"]), f"{path}: model")
+        theirs = theirs or ours
     known = [kind for kind, name in classes.items() if name == theirs]
     require(
         bool(known),
@@ -193,7 +202,8 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
         if kind in known and head.problem_type
     }
     if not problems:
-        return known[0]
+        # Classes of ours for which transformers has one.
+        return own["model"] if own.get("model") in known else known[0]
     problem = values.get("problem_type")
     if problem is None:
         # As transformers decides.
@@ -203,6 +213,10 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
 
 
 def _config_from_json(values: dict, own: dict, path: str) -> ModelConfig:
+    """Returns the architecture of a `config.json`.
+
+    The section's sharing counts while it explains the file's groups.
+    """
     require(
         values.get("model_type") == "albert",
         f"{path}: model_type is {shown(values.get('model_type'))}; only "
@@ -211,11 +225,17 @@ def _config_from_json(values: dict, own: dict, path: str) -> ModelConfig:
     require_architecture(values, path)
     known = setting_fields(ModelConfig)
     changes = {name: values[name] for name in known if name in values}
-    ours = ("sharing", "num_hidden_groups")
-    changes |= {name: own[name] for name in ours if name in own}
     act = str(changes.get("hidden_act", "gelu_new"))
     changes["hidden_act"] = lookup(_ACTIVATIONS, act, f"{path}: hidden_act")
-    return from_dict(ModelConfig, changes, path)
+    config = from_dict(ModelConfig, changes, path)
+    added = {n: own[n] for n in ("sharing", "num_hidden_groups") if n in own}
+    groups = added.get("num_hidden_groups", 1)
+    if type(groups) is not int or groups <= config.num_hidden_layers:
+        described = from_dict(ModelConfig, changes | added, path)
+        if added and file_groups(described) == config.num_hidden_groups:
+            return described
+    check_groups(config, "huggingface", path)
+    return config
 
 
 def require_architecture(values: Mapping, path: str) -> None:
@@ -242,7 +262,11 @@ def labels_from_json(values: dict, path: str) -> list[str]:
     named = len(names) if isinstance(names, dict) else None
     if names is None or (named is not None and count not in (None, named)):
         return [f"LABEL_{n}" for n in range(count or 2)]
-    labels: list[Any] = [names.get(str(number)) for number in range(named or 0)]
+    # transformers takes numbers for names.
+    labels = [
+        str(label) if type(label) is int else label
+        for label in (names.get(str(number)) for number in range(named or 0))
+    ]
     require(
         bool(labels)
         and all(type(label) is str for label in labels)

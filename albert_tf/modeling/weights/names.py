@@ -12,7 +12,12 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 
-from albert_tf.config import ModelConfig, UserError, shares_whole_groups
+from albert_tf.config import (
+    ModelConfig,
+    UserError,
+    shares_whole_groups,
+    sharing_plan,
+)
 
 # The forms of files: which of the two names in a row they have.
 COLUMN = {"google": 0, "huggingface": 1}
@@ -46,8 +51,10 @@ _ENCODER = (
         "bert/encoder/embedding_hidden_mapping_in",
         "albert.encoder.embedding_hidden_mapping_in",
     ),
-    ("pooler", "bert/pooler/dense", "albert.pooler"),
 )
+_POOLER = (("pooler", "bert/pooler/dense", "albert.pooler"),)
+# By this name its weights may be new, as those of a head.
+POOLER = "pooler"
 BLOCK = (
     ("attention.query", "attention_1/self/query", "attention.query"),
     ("attention.key", "attention_1/self/key", "attention.key"),
@@ -79,7 +86,7 @@ class NamedWeight:
 
     Attributes:
         variable: the weight.
-        head: the name of its head; empty for the encoder's.
+        head: the name of its head, or POOLER; empty for the encoder's.
         name: the name in files; empty where their code has no such head.
         is_transposed: whether files have it as `[out, in]`.
     """
@@ -166,19 +173,45 @@ def check_groups(config: ModelConfig, form: str, source: str) -> None:
         )
 
 
-def file_blocks(
-    model: keras.Model, form: str
-) -> Iterator[tuple[int, int, keras.layers.Layer]]:
-    """Yields group, inner group and block of every block in files of `form`."""
-    config, encoder = model.config, model.encoder
+def _file_applications(
+    config: ModelConfig, form: str
+) -> Iterator[tuple[int, int, int]]:
+    """Yields group, inner group and first application of each block."""
     groups = file_groups(config, form)
     for group in range(groups):
         # The first layer of the group: the least i with i * groups // layers
         # equal to it.
         layer = -(-group * config.num_hidden_layers // groups)
         for inner in range(config.inner_group_num):
-            number = layer * config.inner_group_num + inner
-            yield group, inner, encoder.blocks[encoder.applications[number]]
+            yield group, inner, layer * config.inner_group_num + inner
+
+
+def file_blocks(
+    model: keras.Model, form: str
+) -> Iterator[tuple[int, int, keras.layers.Layer]]:
+    """Yields group, inner group and block of every block in files of `form`."""
+    encoder = model.encoder
+    for group, inner, number in _file_applications(model.config, form):
+        yield group, inner, encoder.blocks[encoder.applications[number]]
+
+
+def repeated_names(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """Yields the names of copies in transformers' files, each with the first.
+
+    They repeat weights where `file_groups` has to.
+    """
+    plan = sharing_plan(config)
+    first: dict[tuple, str] = {}
+    for group, inner, number in _file_applications(config, "huggingface"):
+        prefix = _BLOCK_PREFIX["huggingface"].format(group=group, inner=inner)
+        attention, feed_forward = plan[number]
+        for part, _, name in BLOCK:
+            in_attention = part.startswith("attention.")
+            key = part, attention if in_attention else feed_forward
+            known = first.setdefault(key, prefix + name)
+            if known != prefix + name:
+                for ending in (".weight", ".bias"):
+                    yield prefix + name + ending, known + ending
 
 
 def named_weights(
@@ -198,6 +231,7 @@ def named_weights(
                 rows.extend(_named(part, head, name and prefix + name, form))
 
     add(model.encoder, _ENCODER, "", "")
+    add(model.encoder, _POOLER, POOLER, "")
     for name, head in model.heads.items():
         add(head, head.weight_names, name, "")
     for group, inner, block in file_blocks(model, form):

@@ -14,11 +14,15 @@ from albert_tf.config import ModelConfig, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.accounting import parameter_count
+from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.weights import config_json, weights_file
 from albert_tf.modeling.weights.config_json import ModelDescription
 from albert_tf.modeling.weights.names import BLOCK, file_groups
 from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
+    copies_are_equal,
+    has_pooler,
+    heads_in,
     needs_projection,
     stored_arrays,
 )
@@ -41,12 +45,38 @@ def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
     weights_file.refuse_pickle(directory)
     stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
     check_size(description.config, stored, path)
-    if needs_projection(description.config, stored):
+    return _as_stored(description, stored), stored
+
+
+def _as_stored(
+    description: ModelDescription, stored: StoredWeights
+) -> ModelDescription:
+    """Returns the description, where the weights have it otherwise as they.
+
+    transformers trains the copies of a shared weight apart, and drops heads
+    that it does not have.
+    """
+    config = description.config
+    if needs_projection(config, stored):
+        config = dataclasses.replace(config, always_project_embeddings=True)
+    if not copies_are_equal(config, stored):
         config = dataclasses.replace(
-            description.config, always_project_embeddings=True
+            config, sharing="all", num_hidden_groups=file_groups(config)
         )
-        description = dataclasses.replace(description, config=config)
-    return description, stored
+    description = dataclasses.replace(description, config=config)
+    dropped = [
+        name
+        for name, head in HEADS.items()
+        if head.model_name == description.kind
+        and head.transformers_model == "AlbertModel"
+        and head.weight_names
+        and name not in heads_in(stored)
+    ]
+    if not dropped:
+        return description
+    return dataclasses.replace(
+        description, kind="AlbertModel", head_options={}, ours=False
+    )
 
 
 def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:
@@ -78,14 +108,10 @@ def constructor_arguments(
     Labels and options of heads are those of the file if it has that class.
     """
     is_same = kind.__name__ == description.kind
-    pooler = description.pooler
-    if pooler is None:
-        # transformers leaves it out where its class does not read it.
-        pooler = any(".pooler." in name for name in stored.shapes)
     return {
         "labels": description.labels if is_same else None,
         # Where the file lacks it, it is missing like any other weight.
-        "pooler": pooler or kind.reads_pooled_output(),
+        "pooler": has_pooler(stored) or kind.reads_pooled_output(),
         "head_options": description.head_options if is_same else {},
     }
 

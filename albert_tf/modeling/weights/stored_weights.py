@@ -7,6 +7,7 @@ file that does not fit is refused before its data are read.
 import dataclasses
 import functools
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import keras
@@ -19,6 +20,7 @@ from albert_tf.modeling.weights.names import (
     OWNERS,
     NamedWeight,
     named_weights,
+    repeated_names,
 )
 
 # Names in one message: those of a large model, not those of a hostile file.
@@ -94,6 +96,14 @@ def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
     return found.union(declared)
 
 
+def has_pooler(stored: StoredWeights) -> bool:
+    """Returns whether a file has the weights of a pooler.
+
+    transformers leaves them out where its class does not read them.
+    """
+    return any("pooler" in re.split("[./]", name) for name in stored.shapes)
+
+
 def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:
     """Returns the model's weights, float32, as files of `form` have them."""
     values = {}
@@ -134,6 +144,15 @@ def needs_projection(config: ModelConfig, stored: StoredWeights) -> bool | None:
     return not is_identity or bool(stored.read(bias).any())
 
 
+def copies_are_equal(config: ModelConfig, stored: StoredWeights) -> bool:
+    """Returns whether the weights that a file repeats are the same in it."""
+    return all(
+        np.array_equal(stored.read(name), stored.read(first))
+        for name, first in repeated_names(config)
+        if stored.shapes.keys() >= {name, first}
+    )
+
+
 def load_stored_weights(
     model: keras.Model,
     stored: StoredWeights,
@@ -148,7 +167,8 @@ def load_stored_weights(
     weights of the file that nothing needs, if there are any.
 
     Args:
-        new_heads: heads of the model that keep their initial weights.
+        new_heads: heads of the model that keep their initial weights, POOLER
+            among them.
         drop_other_heads: whether the file may hold heads that the model has
             not, or that are new.
         allow_missing: whether weights that the file lacks keep their initial

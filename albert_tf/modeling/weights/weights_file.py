@@ -1,5 +1,8 @@
 """A model's `model.safetensors`, under Hugging Face's names.
 
+Or, as transformers saves with `max_shard_size`, several such files and
+`model.safetensors.index.json`, which names them.
+
 A file may come from anyone: its header is checked before its data are
 touched, and nothing in it is ever run or used as a path.
 """
@@ -16,11 +19,12 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
-from albert_tf.io.json_files import object_of_unique_keys
+from albert_tf.io.json_files import object_of_unique_keys, read_json
 from albert_tf.modeling.weights.stored_weights import StoredWeights, to_float32
 
+INDEX_SUFFIX = ".index.json"
 # A layer group takes some 2,500 bytes of the header, so this is plenty, and
 # is read in a fraction of a second.
 MAX_HEADER_BYTES = 4 << 20
@@ -54,10 +58,6 @@ _NOT_READ = "is not read here, only model.safetensors is"
 # By the ending of a name: why the file is not read, and the option with which
 # transformers reads it.
 _FOREIGN = {
-    "model.safetensors.index.json": (
-        "lists several safetensors files, and one is read here",
-        "",
-    ),
     **dict.fromkeys((".bin", ".pt", ".pth", ".pkl"), (_PICKLE, "")),
     ".h5": (_NOT_READ, ", from_tf=True"),
     ".msgpack": (_NOT_READ, ", from_flax=True"),
@@ -65,8 +65,9 @@ _FOREIGN = {
 
 
 class _Tensor(NamedTuple):
-    """Type, shape and location of an array in a file."""
+    """File, type, shape and location of an array."""
 
+    path: str
     dtype: str
     shape: tuple[int, ...]
     offset: int
@@ -74,6 +75,9 @@ class _Tensor(NamedTuple):
 
 def open_weights(path: str) -> StoredWeights:
     """Returns the weights in a safetensors file under their full names.
+
+    Where there is no such file but an index beside it, `path` with the suffix
+    `.index.json`, those of all files that the index names.
 
     A bare encoder's names get the prefix `albert.`; the position numbers that
     older releases wrote are dropped. So are tied weights, after a comparison
@@ -85,10 +89,17 @@ def open_weights(path: str) -> StoredWeights:
             a name, or holds anything but floating-point weights; from `read`,
             when it has been cut since.
     """
-    tensors = _tensors(path)
+    if files.isfile(path + INDEX_SUFFIX) and not files.exists(path):
+        path += INDEX_SUFFIX
+        found = _indexed_tensors(path)
+    else:
+        found = _tensors(path)
+    is_full = any(name.startswith("albert.") for name in found)
+    prefix = "" if is_full else "albert."
+    tensors = {prefix + name: tensor for name, tensor in found.items()}
     tensors.pop(_POSITION_IDS, None)
     for name, tensor in tensors.items():
-        _check_tensor(path, name, tensor)
+        _check_tensor(name, tensor)
     copies = {
         original: (name, tensors.pop(name))
         for name, original in _TIED.items()
@@ -99,10 +110,10 @@ def open_weights(path: str) -> StoredWeights:
             raise _untied(path, name, original)
 
     def read(name: str) -> np.ndarray:
-        value = _read(path, name, tensors[name])
+        value = _read(name, tensors[name])
         if name in copies:
             copy, tensor = copies[name]
-            if _read(path, copy, tensor).tobytes() != value.tobytes():
+            if _read(copy, tensor).tobytes() != value.tobytes():
                 raise _untied(path, copy, name)
         return value
 
@@ -132,12 +143,12 @@ def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
 def refuse_pickle(directory: str) -> None:
     """Raises UserError where weights exist in unsupported formats only.
 
-    Without a model.safetensors: a pickle (pytorch_model.bin), parts of a
-    safetensors file, or TensorFlow's or Flax' format. None is opened; the
-    message has the command that converts it.
+    Without a model.safetensors or its index: a pickle (pytorch_model.bin), or
+    TensorFlow's or Flax' format. None is opened; the message has the command
+    that converts it.
     """
     names = files.listdir(directory) if files.isdir(directory) else []
-    if "model.safetensors" in names:
+    if any(name.startswith("model.safetensors") for name in names):
         return
     # By its name first: beside it there may be pickles that are no weights.
     names.sort(key=lambda name: not name.startswith(("pytorch_model", "model")))
@@ -151,8 +162,42 @@ def refuse_pickle(directory: str) -> None:
             )
 
 
+def _indexed_tensors(index: str) -> dict[str, _Tensor]:
+    """Returns the location of each array of the files that an index names."""
+    where = read_json(index).get("weight_map")
+    names = where.values() if isinstance(where, dict) else ()
+    # Nothing but names: a path could lead anywhere.
+    is_plain = all(
+        type(name) is str
+        and name.endswith(".safetensors")
+        and name == os.path.basename(name)
+        for name in names
+    )
+    require(
+        bool(names) and is_plain,
+        f"{index}: weight_map={shown(where)} must give each weight the name "
+        "of a safetensors file in this directory.",
+    )
+    tensors: dict[str, _Tensor] = {}
+    for name in sorted(set(names)):
+        path = os.path.join(os.path.dirname(index), name)
+        found = _tensors(path)
+        repeated = sorted(found.keys() & tensors.keys())
+        require(
+            not repeated,
+            f"{path} holds {shown(repeated)}, which another file of {index} "
+            "holds too.",
+        )
+        tensors |= found
+    absent = sorted(where.keys() - tensors.keys())
+    require(
+        not absent, f"{index} lists {shown(absent)}, which none of them holds."
+    )
+    return tensors
+
+
 def _tensors(path: str) -> dict[str, _Tensor]:
-    """Returns the location of each array by full name, after all checks."""
+    """Returns the location of each array in a file, after all checks."""
     if not files.isfile(path):
         # A pipe or a device could keep its reader waiting for ever.
         found = files.exists(path)
@@ -194,9 +239,9 @@ def _tensors(path: str) -> dict[str, _Tensor]:
         raise _unreadable(path, str(error)) from None
     entries.pop("__metadata__", None)
     require(bool(entries), f"{path} holds no weights.")
-    bare = not any(name.startswith("albert.") for name in entries)
     return {
-        f"albert.{name}" if bare else name: _Tensor(
+        name: _Tensor(
+            path,
             entry["dtype"],
             tuple(entry["shape"]),
             8 + length + entry["data_offsets"][0],
@@ -205,8 +250,9 @@ def _tensors(path: str) -> dict[str, _Tensor]:
     }
 
 
-def _check_tensor(path: str, name: str, tensor: _Tensor) -> None:
+def _check_tensor(name: str, tensor: _Tensor) -> None:
     """Raises UserError for what cannot be a weight."""
+    path = tensor.path
     if not name.isprintable() or len(name) > _MAX_NAME:
         raise _unreadable(path, f"{name[:_MAX_NAME]} is no name of a weight")
     require(
@@ -219,8 +265,9 @@ def _check_tensor(path: str, name: str, tensor: _Tensor) -> None:
         raise _unreadable(path, f"{name} has {axes} axes or an empty one")
 
 
-def _read(path: str, name: str, tensor: _Tensor) -> np.ndarray:
+def _read(name: str, tensor: _Tensor) -> np.ndarray:
     """Returns an array as float32."""
+    path = tensor.path
     count = math.prod(tensor.shape)
     try:
         with files.open(path) as file:

@@ -327,12 +327,15 @@ def settings(**changes):
     ("change", "own", "text"),
     [
         (settings(hidden_size=65536, num_attention_heads=2), {}, "belong"),
-        (settings(num_hidden_layers=1024), {"sharing": "none"}, "belong"),
+        (
+            settings(num_hidden_layers=1024, num_hidden_groups=1024),
+            {"sharing": "none"},
+            "belong",
+        ),
         (settings(num_hidden_layers=10**30), {}, "above the maximum"),
         (settings(), {"model": {"a": 1}}, "is not one of AlbertModel"),
         (settings(), {"num_hidden_groups": "1"}, "num_hidden_groups='1'"),
-        (settings(), {"max_seq_length": 17}, "max_seq_length=17 must be"),
-        (settings(), {"pooler": "yes"}, "pooler='yes' is not true or false"),
+        (settings(), {"max_seq_length": 2}, "max_seq_length=2 must be"),
         (settings(), {"head_options": [3]}, "head_options=.* an object"),
         (settings(), {"head_options": {"depth": 3}}, "head option depth=3"),
         (settings(albert_tf=[]), {}, "albert_tf=.* is not an object"),
@@ -376,6 +379,8 @@ def test_more_blocks_than_the_file_could_hold():
         ({"num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"]),
         ({"num_labels": 2, "id2label": {"0": "a", "1": "b"}}, ["a", "b"]),
         ({"num_labels": 1, "id2label": {"0": "a", "1": "b"}}, ["LABEL_0"]),
+        # transformers writes the labels that it is given.
+        ({"id2label": {"0": 1, "1": 2}, "label2id": {"a": 5}}, ["1", "2"]),
     ],
 )
 def test_classes_that_are_only_counted(values, labels):
@@ -389,7 +394,10 @@ def test_classes_that_are_only_counted(values, labels):
         ({"num_labels": 10**9}, "from 1 to 65536"),
         ({"id2label": []}, "id2label"),
         ({"id2label": {"0": "a", "1": "a"}}, "all different"),
-        ({"id2label": {"0": 1}}, "id2label"),
+        ({"id2label": {"0": 1.5}}, "id2label"),
+        ({"id2label": {"0": True}}, "id2label"),
+        ({"id2label": {"0": 1, "1": "1"}}, "all different"),
+        ({"id2label": {"1": "a", "2": "b"}}, "the classes 0 to n - 1"),
         ({"id2label": {str(n): 0 for n in range(20000)}}, "id2label"),
     ],
 )

@@ -253,7 +253,7 @@ def test_the_largest_headers_are_refused_with_little_work(tmp_path, fill):
 
 def test_a_header_of_many_names_is_read_name_by_name(tmp_path):
     path = file_of(tmp_path, names_of(20_000), b"\0" * 80_000)
-    with steps_below(50 * 20_000):
+    with steps_below(60 * 20_000):
         assert len(open_weights(path).shapes) == 20_000
 
 
@@ -291,7 +291,6 @@ def test_pickles_are_never_opened(tmp_path, names):
     ("name", "message", "option"),
     [
         ("pytorch_model.bin", "If you trust it", "(d)"),
-        ("model.safetensors.index.json", "several safetensors files", "(d)"),
         ("tf_model.h5", "transformers 4", "(d, from_tf=True)"),
         ("flax_model.msgpack", "transformers 4", "(d, from_flax=True)"),
     ],
@@ -319,6 +318,7 @@ def test_the_message_has_a_command_that_converts(
     [
         ["config.json", "spiece.model", "model.ckpt-1.index"],
         ["model.safetensors", "pytorch_model.bin", "tf_model.h5"],
+        ["model.safetensors.index.json", "training_args.bin"],
     ],
 )
 def test_other_directories_are_not_refused(tmp_path, names):

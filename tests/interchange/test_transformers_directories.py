@@ -1,0 +1,398 @@
+"""Directories that transformers saves of models that were made here.
+
+It copies our section of config.json as it was, whatever has become of the
+model. Here they are made from what we write; tests/parity has the library.
+"""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+from numpy_albert import assert_same, random_features, values_of
+from safetensors.numpy import load_file, save_file
+from tiny_models import TINY, built, edit_json, save
+
+from albert_tf.config import FeatureConfig, UserError, override
+from albert_tf.interchange.convert import convert, models_by_head
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    find_initial_weights,
+    initialize,
+    load_model_directory,
+)
+from albert_tf.interchange.model_files import TaskRecord
+from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.models import (
+    AlbertForClassification,
+    AlbertForMaskedLM,
+    AlbertForPretraining,
+    AlbertModel,
+)
+
+WEIGHTS = "model.safetensors"
+# Heads that have a class in transformers.
+THEIRS = [
+    name
+    for name, kind in models_by_head().items()
+    if name in ("none", "pretraining")
+    or HEADS[name].transformers_model != "AlbertModel"
+]
+POOLED = ("none", "pretraining", "classification", "regression")
+
+
+def section(directory):
+    values = json.loads(pathlib.Path(directory, "config.json").read_text())
+    return values["albert_tf"]
+
+
+def reweighed(directory, change):
+    path = pathlib.Path(directory, WEIGHTS)
+    weights = load_file(path)
+    change(weights)
+    save_file(weights, path)
+
+
+@pytest.fixture
+def saved_there(tmp_path, tiny_tokenizer):
+    """saved_there(source, head) returns the directory of a model with `head`.
+
+    It was made of a model with the head `source` that was saved here.
+    """
+
+    def directory(source, head, **changes):
+        ours = save(tmp_path / "ours", built(source, **changes), tiny_tokenizer)
+        # Its classes have a pooler where a head reads it.
+        has_pooler = head in (*POOLED, "multiple_choice")
+        model = built(head, pooler=has_pooler, **changes)
+        theirs = save(tmp_path / "theirs", model, tiny_tokenizer)
+        edit_json(
+            theirs,
+            "config.json",
+            transformers_version="5.24.0",
+            # What was written there until 2026.
+            albert_tf={**section(ours), "pooler": True},
+        )
+        pathlib.Path(theirs, "spiece.model").unlink()
+        return theirs, model
+
+    return directory
+
+
+def outputs(model):
+    features = random_features(TINY, length=7)
+    if "multiple_choice" in model.head_names:
+        for name in ("input_ids", "input_mask", "segment_ids"):
+            features[name] = features[name][None]
+    needed = ("input_ids", "input_mask", "segment_ids")
+    needed += model.features_of_heads()
+    return model({name: features[name] for name in needed})
+
+
+@pytest.mark.parametrize("source", ["pretraining", "classification", "span"])
+@pytest.mark.parametrize("head", THEIRS)
+def test_the_class_of_the_file_decides(saved_there, tmp_path, source, head):
+    directory, model = saved_there(source, head)
+    loaded = load_model_directory(directory)
+    assert type(loaded.model) is type(model)
+    assert loaded.labels == model.labels
+    assert loaded.max_seq_length == 16
+    assert_same(outputs(loaded.model), outputs(model))
+    again = type(model).from_pretrained(directory)
+    assert again.labels == model.labels
+    assert_same(values_of(again), values_of(model))
+    lines = []
+    place = str(tmp_path / "converted")
+    convert(directory, place, "model_directory", log=lines.append)
+    assert lines[-1].endswith(f"model_directory, {type(model).__name__}.")
+    assert section(place)["model"] == type(model).__name__
+    assert_same(values_of(load_model_directory(place).model), values_of(model))
+
+
+@pytest.mark.parametrize("head", THEIRS)
+def test_the_encoder_starts_a_fine_tuning(saved_there, head):
+    directory, model = saved_there("pretraining", head)
+    weights = find_initial_weights(directory)
+    new = AlbertForClassification(weights.config, 2)
+    line = initialize(new, weights)
+    assert f"/{WEIGHTS}. Initialised: albert/classification/" in line
+    is_new = "albert/encoder/pooler/kernel" in line
+    assert is_new == (model.encoder.pooler is None)
+    ours, theirs = values_of(new.encoder), values_of(model.encoder)
+    assert_same({name: ours[name] for name in theirs}, theirs)
+
+
+def test_a_section_without_architectures_has_the_class(saved_there):
+    directory, model = saved_there("classification", "classification")
+    edit_json(directory, "config.json", architectures=None)
+    assert type(load_model_directory(directory).model) is type(model)
+
+
+def test_a_class_that_is_not_here(saved_there):
+    directory, _ = saved_there("pretraining", "none")
+    edit_json(directory, "config.json", architectures=["MyAlbert"])
+    with pytest.raises(UserError, match=r"architectures is \['MyAlbert'\]; on"):
+        load_model_directory(directory)
+
+
+# --- Classes of ours for which transformers has one or none ---------------
+
+
+def test_classes_that_are_bare_encoders_there(saved_there):
+    """An answerable span's head is dropped, an embedding has no weights."""
+    directory, _ = saved_there("answerable_span", "none")
+    edit = section(directory) | {"head_options": {"start_n_top": 3}}
+    edit_json(directory, "config.json", albert_tf=edit)
+    assert type(load_model_directory(directory).model) is AlbertModel
+    kind = models_by_head()["answerable_span"]
+    with pytest.raises(
+        UserError, match="holds an AlbertModel .*a new head ans"
+    ):
+        kind.from_pretrained(directory)
+    directory, _ = saved_there("sentence_embedding", "none")
+    loaded = load_model_directory(directory).model
+    assert type(loaded) is models_by_head()["sentence_embedding"]
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "labels"),
+    [
+        ("regression", {"problem_type": "single_label_classification"}, 3),
+        # As transformers decides where no type is given.
+        ("regression", {"problem_type": None}, 3),
+        ("classification", {"problem_type": None, "id2label": {"0": "a"}}, 0),
+        ("classification", {"problem_type": "regression", "num_labels": 1}, 0),
+    ],
+)
+def test_numbers_and_classes(saved_there, source, changes, labels):
+    head = "classification" if labels else "regression"
+    directory, model = saved_there(source, head)
+    edit_json(directory, "config.json", **changes)
+    loaded = load_model_directory(directory)
+    assert type(loaded.model) is type(model)
+    assert len(loaded.labels or ()) == labels
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (
+            "regression",
+            "problem_type=regression with 3 labels; only one number",
+        ),
+        (
+            "multi_label_classification",
+            "problem_type='multi_label_.* is not on",
+        ),
+    ],
+)
+def test_problems_that_no_head_has(saved_there, problem, message):
+    directory, _ = saved_there("pretraining", "classification")
+    edit_json(directory, "config.json", problem_type=problem)
+    with pytest.raises(UserError, match=message) as raised:
+        load_model_directory(directory)
+    assert "\n" not in str(raised.value)
+
+
+# --- Other architectures --------------------------------------------------
+
+
+def of_group(number):
+    return f"albert.encoder.albert_layer_groups.{number}."
+
+
+def test_copies_that_were_trained_apart(saved_there):
+    directory, model = saved_there("pretraining", "masked_lm", sharing="ffn")
+    loaded = load_model_directory(directory).model
+    assert loaded.config.sharing == "ffn"
+    assert_same(values_of(loaded), values_of(model))
+    name = of_group(1) + "albert_layers.0.ffn.weight"
+
+    def train(weights):
+        weights[name] += 1
+
+    reweighed(directory, train)
+    loaded = load_model_directory(directory).model
+    assert (loaded.config.sharing, loaded.config.num_hidden_groups) == (
+        "all",
+        3,
+    )
+    first, second = (
+        np.asarray(block.feed_forward.intermediate.kernel)
+        for block in loaded.encoder.blocks[:2]
+    )
+    np.testing.assert_allclose(second, first + 1)
+
+
+@pytest.mark.parametrize("sharing", ["all", "attention", "none"])
+def test_layers_that_were_cut(saved_there, sharing):
+    groups = 1 if sharing == "all" else 2
+    directory, _ = saved_there("pretraining", "none", sharing=sharing)
+    edit_json(
+        directory, "config.json", num_hidden_layers=2, num_hidden_groups=groups
+    )
+    reweighed(
+        directory,
+        lambda weights: [
+            weights.pop(name) for name in list(weights) if of_group(2) in name
+        ],
+    )
+    config = load_model_directory(directory).model.config
+    assert (config.num_hidden_layers, config.sharing) == (2, sharing)
+
+
+def test_groups_of_another_number(saved_there):
+    directory, model = saved_there("pretraining", "none", num_hidden_groups=3)
+    own = section(directory) | {"num_hidden_groups": 1}
+    edit_json(directory, "config.json", albert_tf=own)
+    loaded = load_model_directory(directory).model
+    assert loaded.config.num_hidden_groups == 3
+    assert_same(outputs(loaded), outputs(model))
+    # More than there are layers is no number of the file's.
+    own = section(directory) | {"num_hidden_groups": 4}
+    edit_json(directory, "config.json", albert_tf=own)
+    assert load_model_directory(directory).model.config == loaded.config
+
+
+def test_positions_that_were_cut(saved_there):
+    directory, _ = saved_there("pretraining", "masked_lm")
+    name = "albert.embeddings.position_embeddings.weight"
+
+    def cut(weights):
+        weights[name] = weights[name][:8].copy()
+
+    reweighed(directory, cut)
+    edit_json(directory, "config.json", max_position_embeddings=8)
+    assert load_model_directory(directory).max_seq_length == 8
+
+
+def test_a_vocabulary_that_has_grown(saved_there):
+    directory, _ = saved_there("pretraining", "none")
+    name = "albert.embeddings.word_embeddings.weight"
+
+    def grow(weights):
+        weights[name] = np.concatenate([weights[name], weights[name][:2]])
+
+    reweighed(directory, grow)
+    edit_json(directory, "config.json", vocab_size=202)
+    assert AlbertModel.from_pretrained(directory).config.vocab_size == 202
+    path = pathlib.Path(directory, "tokenizer.json")
+    tokens = json.loads(path.read_text())["added_tokens"]
+    new = {**tokens[0], "id": 200, "content": "<new>", "special": False}
+    edit_json(directory, "tokenizer.json", added_tokens=[*tokens, new])
+    with pytest.raises(UserError, match=r"has the added tokens \['<new>'\], "):
+        load_model_directory(directory)
+
+
+# --- Files beside ---------------------------------------------------------
+
+
+def test_a_task_of_before_is_not_that_of_the_model(saved_there, tmp_path):
+    features = override(FeatureConfig(), {"max_seq_length": 9})
+    record = TaskRecord("mrpc", features, pairs=True)
+    for source, head, task in (
+        ("classification", "classification", record),
+        ("classification", "span", None),
+        ("regression", "classification", None),
+    ):
+        directory, _ = saved_there(source, head)
+        record.write(directory)
+        assert load_model_directory(directory).task == task
+        lines = []
+        place = str(tmp_path / "converted")
+        convert(directory, place, "model_directory", log=lines.append)
+        assert load_model_directory(place).task == task
+        shutil.rmtree(place)
+
+
+def in_shards(directory, **changes):
+    """Splits the weights as `max_shard_size` does."""
+    path = pathlib.Path(directory, WEIGHTS)
+    weights = load_file(path)
+    path.unlink()
+    names = sorted(weights)
+    where = {}
+    for number in range(3):
+        part = f"model-{number + 1:05}-of-00003.safetensors"
+        mine = {name: weights[name] for name in names[number::3]}
+        save_file(mine, path.with_name(part), metadata={"format": "pt"})
+        where |= dict.fromkeys(mine, part)
+    index = {"metadata": {"total_size": 1}, "weight_map": where | changes}
+    path.with_name(f"{WEIGHTS}.index.json").write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize("head", ["none", "masked_lm", "classification"])
+def test_weights_in_several_files(saved_there, head):
+    directory, model = saved_there("pretraining", head)
+    if head == "none":
+        # It has the names of an encoder alone.
+        def rename(weights):
+            for name in list(weights):
+                weights[name.removeprefix("albert.")] = weights.pop(name)
+
+        reweighed(directory, rename)
+    in_shards(directory)
+    assert_same(
+        values_of(load_model_directory(directory).model), values_of(model)
+    )
+    weights = find_initial_weights(directory)
+    assert weights.source.endswith("/model.safetensors.index.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"a": "../model-00001-of-00003.safetensors"}, "must give each weight"),
+        ({"a": "model.bin"}, "must give each weight the name of a safetensors"),
+        ({"a": 3}, "must give each weight the name of a safetensors file in t"),
+        ({"a": "other.safetensors"}, r"/other\.safetensors is missing"),
+        ({"a": "copy.safetensors"}, "holds .*, which another file of .* holds"),
+        (
+            {"a": "model-00001-of-00003.safetensors"},
+            r"lists \['a'\], which none of them holds",
+        ),
+    ],
+)
+def test_a_faulty_index(saved_there, changes, message):
+    directory, _ = saved_there("pretraining", "none")
+    in_shards(directory, **changes)
+    first = pathlib.Path(directory, "model-00001-of-00003.safetensors")
+    shutil.copy(first, first.with_name("copy.safetensors"))
+    with pytest.raises(UserError, match=message) as raised:
+        load_model_directory(directory)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_index_without_files(saved_there):
+    directory, _ = saved_there("pretraining", "none")
+    in_shards(directory)
+    path = pathlib.Path(directory, f"{WEIGHTS}.index.json")
+    for values in ({}, {"weight_map": {}}, {"weight_map": [1]}):
+        path.write_text(json.dumps(values))
+        with pytest.raises(
+            UserError, match="weight_map=.* must give each weig"
+        ):
+            AlbertModel.from_pretrained(directory)
+
+
+def test_weights_saved_here_replace_those_of_an_index(saved_there):
+    directory, _ = saved_there("pretraining", "masked_lm")
+    in_shards(directory)
+    model = built("pretraining")
+    model.save_pretrained(directory)
+    again = AlbertForPretraining.from_pretrained(directory)
+    assert_same(values_of(again), values_of(model))
+    assert AlbertForMaskedLM.from_pretrained(directory)
+
+
+@pytest.mark.parametrize(
+    ("length", "question", "choice"), [(512, 64, 128), (64, 32, 32)]
+)
+def test_questions_and_choices_fit_a_model_without_a_record(
+    tiny_tokenizer, length, question, choice
+):
+    features = LoadedModel(built("span"), tiny_tokenizer, length).features
+    assert features.max_seq_length == length
+    assert features.max_query_length == question
+    assert features.max_choice_length == choice

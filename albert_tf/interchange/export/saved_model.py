@@ -193,7 +193,11 @@ def _input(
     known = {"input_ids": ids, "input_mask": mask}
     value = known.get(spec.name, np.zeros_like(mask))
     if spec.name == "examples":
-        columns = {n: (v, np.array([length])) for n, v in known.items()}
+        names = [of.name for of in module.functions["tokens"].input_signature]
+        columns = {
+            name: (known.get(name, np.zeros_like(mask)), np.array([length]))
+            for name in names
+        }
         value = np.array(encode_examples(columns), object)
     elif spec.dtype == tf.string:
         # Special tokens are one more than texts.

@@ -126,7 +126,8 @@ def test_an_example_at_fault_is_named_by_its_row(client):
         400,
         {
             "error": "The model refuses its input: Expected a serialized "
-            "tf.Example with input_ids but row 0 has none."
+            "tf.Example with 1 to max_position_embeddings=24 input_ids but row "
+            "0 has 0."
         },
     )
 

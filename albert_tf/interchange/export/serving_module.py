@@ -40,30 +40,38 @@ def _length_checks(
         of_choice: the number of ids of each choice.
     """
     ids = lengths["input_ids"]
-    checks = [
+    others = sorted(lengths.keys() - {"input_ids"})
+    needed = [name not in ENCODER_INPUTS for name in others]
+    counts = tf.stack([lengths[name] for name in others], axis=1)
+    # Those of the encoder may be absent; a list that is empty cannot be told
+    # from that.
+    wrong = (counts != ids[:, None]) & ((counts > 0) | needed)
+    if of_choice:
+        is_off = ids % of_choice > 0
+        number = f"{of_choice} input_ids for each choice"
+    else:
+        is_off = ids > positions
+        number = f"1 to max_position_embeddings={positions} input_ids"
+    return [
         row_assertion(
-            ids == 0, "Expected a serialized tf.Example with input_ids", "none"
+            (ids == 0) | is_off,
+            [f"Expected a serialized tf.Example with {number}"],
+            [lambda at: tf.gather_nd(ids, at)],
         ),
         row_assertion(
-            ids % of_choice > 0,
-            f"Expected {of_choice} input_ids for each choice",
-            ids,
-        )
-        if of_choice
-        else row_assertion(
-            ids > positions,
-            f"Expected at most max_position_embeddings={positions} input_ids",
-            ids,
+            wrong & (ids > 0)[:, None],
+            [
+                "Expected as many",
+                lambda at: tf.gather(tf.constant(others), at[:, 1]),
+                "as input_ids",
+            ],
+            [
+                lambda at: tf.gather_nd(counts, at),
+                "and",
+                lambda at: tf.gather(ids, at[:, 0]),
+            ],
         ),
     ]
-    for name in sorted(lengths.keys() - {"input_ids"}):
-        wrong = (ids > 0) & (lengths[name] != ids)
-        if name in ENCODER_INPUTS:
-            # It may be absent; a list that is empty cannot be told from that.
-            wrong &= lengths[name] > 0
-        expected = f"Expected as many {name} as input_ids"
-        checks.append(row_assertion(wrong, expected, lengths[name], "and", ids))
-    return checks
 
 
 def _token_signatures(

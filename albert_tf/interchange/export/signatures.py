@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -17,6 +17,8 @@ from albert_tf.modeling.heads.embedding import mean_of_tokens
 from albert_tf.text.in_graph import InGraphTokenizer
 
 Tensors = dict[str, tf.Tensor]
+# Of a message of `row_assertion`.
+Part = str | Callable[[tf.Tensor], tf.Tensor]
 
 # Meanings of outputs, for the export's README.
 MEANINGS = {
@@ -80,19 +82,19 @@ def assertion(wrong: tf.Tensor, *message: object) -> tf.Operation:
 
 
 def row_assertion(
-    wrong: tf.Tensor, expected: str, *found: tf.Tensor | str
+    wrong: tf.Tensor, expected: Sequence[Part], found: Sequence[Part]
 ) -> tf.Operation:
     """Returns an assertion that names the first row that is wrong.
 
-    `wrong` and the tensors of what was found are `[rows]`.
+    `wrong` is `[rows, ...]`. Parts of the message are strings, or functions of
+    its first place that is true, `[places, axes]` with one place or none.
     """
-    # An array of one number, or of none.
     at = tf.where(wrong)[:1]
-    of_row = (
-        part if isinstance(part, str) else tf.gather_nd(part, at)
-        for part in found
+    before, after = (
+        [part if isinstance(part, str) else part(at) for part in parts]
+        for parts in (expected, found)
     )
-    return assertion(wrong, f"{expected} but row", at[:, 0], "has", *of_row)
+    return assertion(wrong, *before, "but row", at[:, 0], "has", *after)
 
 
 def checked_shapes(
@@ -137,18 +139,15 @@ def checked_values(features: Tensors, limits: Mapping[str, int]) -> Tensors:
     values = tf.stack([features[name] for name in limits], axis=-1)
     highest = tf.constant([*limits.values()], values.dtype) - 1
     wrong = (values < 0) | (values > highest)
-    # The first of them, if there is one.
-    at = tf.where(wrong)[:1]
-    check = assertion(
+    check = row_assertion(
         wrong,
-        "Expected numbers from 0 to",
-        tf.gather(highest, at[:, -1]),
-        "in",
-        tf.gather(tf.constant([*limits]), at[:, -1]),
-        "but row",
-        at[:, 0],
-        "has",
-        tf.gather_nd(values, at),
+        [
+            "Expected numbers from 0 to",
+            lambda at: tf.gather(highest, at[:, -1]),
+            "in",
+            lambda at: tf.gather(tf.constant([*limits]), at[:, -1]),
+        ],
+        [lambda at: tf.gather_nd(values, at)],
     )
     with tf.control_dependencies([check]):
         return {

@@ -205,10 +205,15 @@ NUMBERS = {
 @pytest.mark.parametrize(
     ("head", "fault", "message"),
     [
-        ("classification", b"", "Example with input_ids but row 1 has none"),
+        (
+            "classification",
+            b"",
+            "Expected a serialized tf.Example with 1 to "
+            "max_position_embeddings=24 input_ids but row 1 has 0",
+        ),
         # Bytes that are a message of fields that tf.Example has not.
-        ("classification", b"junk", "with input_ids but row 1 has none"),
-        ("classification", {"input_ids": []}, "input_ids but row 1 has none"),
+        ("classification", b"junk", "input_ids but row 1 has 0"),
+        ("classification", {"input_ids": []}, "input_ids but row 1 has 0"),
         ("classification", {"input_ids": [2**32 + 7] * 5}, f"has {2**32 + 7}"),
         ("classification", {"input_mask": [2**32] * 5}, f"has {2**32}"),
         (
@@ -220,8 +225,7 @@ NUMBERS = {
         (
             "classification",
             {name: number * 5 for name, number in NUMBERS.items()},
-            "Expected at most max_position_embeddings=24 input_ids but row 1 "
-            "has 25",
+            "input_ids but row 1 has 25",
         ),
         pytest.param(
             "answerable_span",
@@ -232,9 +236,9 @@ NUMBERS = {
         (
             "multiple_choice",
             {"input_ids": [7] * 25},
-            "Expected 24 input_ids for each choice but row 1 has 25",
+            "with 24 input_ids for each choice but row 1 has 25",
         ),
-        ("multiple_choice", b"", "with input_ids but row 1 has none"),
+        ("multiple_choice", b"", "for each choice but row 1 has 0"),
     ],
 )
 def test_an_example_at_fault_is_refused(refusal, head, fault, message):

@@ -15,6 +15,7 @@ import numpy as np
 import prometheus_client
 import uvicorn
 from starlette.applications import Starlette
+from starlette.endpoints import HTTPEndpoint
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -223,8 +224,12 @@ async def _error(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": "The server has failed."}, 500)
     status, message = error.status_code, error.detail
     if status == 405 or message == "Not Found":
-        status = 400 if request.url.path.startswith("/v1/") else status
-        message = f"Malformed request: {request.method} {request.url.path}"
+        path = request.url.path
+        message = f"Malformed request: {request.method} {path}"
+        if allowed := (error.headers or {}).get("Allow"):
+            message += f"; this path takes {allowed}."
+        elif path.startswith("/v1/"):
+            status = 400
     return JSONResponse({"error": message}, status, error.headers)
 
 
@@ -249,17 +254,23 @@ def make_application(
                 f"{name}, version {own}.",
             )
 
-    async def predict(request: Request) -> Response:
-        check_model(request)
-        return await predictions.answer(request)
+    class OfModel(HTTPEndpoint):
+        async def dispatch(self) -> None:
+            # Before the method: what is not there has none.
+            check_model(Request(self.scope))
+            await super().dispatch()
 
-    async def status(request: Request) -> Response:
-        check_model(request)
-        return JSONResponse(model_status(model))
+    class Predict(OfModel):
+        async def post(self, request: Request) -> Response:
+            return await predictions.answer(request)
 
-    async def metadata(request: Request) -> Response:
-        check_model(request)
-        return JSONResponse(model_metadata(model, name))
+    class Status(OfModel):
+        async def get(self, request: Request) -> Response:
+            return JSONResponse(model_status(model))
+
+    class Metadata(OfModel):
+        async def get(self, request: Request) -> Response:
+            return JSONResponse(model_metadata(model, name))
 
     async def live(request: Request) -> Response:
         return JSONResponse({"live": True, "ready": not predictions.is_full})
@@ -287,9 +298,9 @@ def make_application(
         route
         for path in versions
         for route in (
-            Route(f"{path}:predict", predict, methods=["POST"]),
-            Route(f"{path}/metadata", metadata),
-            Route(path, status),
+            Route(f"{path}:predict", Predict),
+            Route(f"{path}/metadata", Metadata),
+            Route(path, Status),
         )
     ]
     routes += [

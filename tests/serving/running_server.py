@@ -88,7 +88,8 @@ class Client:
             connection.request(method, path, body)
             response = connection.getresponse()
             content = response.read().decode()
-            if response.headers["Content-Type"] == "application/json":
+            is_json = response.headers["Content-Type"] == "application/json"
+            if is_json and method != "HEAD":
                 content = json.loads(content)
             return response.status, response.headers, content
 

@@ -94,6 +94,44 @@ def test_an_unknown_path_is_an_error_in_json(client, path, status, message):
     assert message in answer["error"]
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("path", ["", "/versions/1"])
+def test_predictions_take_post_alone(client, method, path):
+    path = f"/v1/models/mood{path}:predict"
+    status, headers, answer = client.ask(method, path)
+    assert (status, headers["Allow"]) == (405, "POST")
+    message = f"Malformed request: {method} {path}; this path takes POST."
+    assert answer == ("" if method == "HEAD" else {"error": message})
+
+
+@pytest.mark.parametrize("path", ["", "/versions/1", "/metadata"])
+def test_what_a_model_is_cannot_be_written(client, path):
+    status, headers, answer = client.ask("POST", f"/v1/models/mood{path}", "{}")
+    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+    assert "takes GET, HEAD." in answer["error"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("action", ["mood:classify", "other:predict"])
+def test_a_path_that_is_not_there_has_no_method(client, method, action):
+    status, _, answer = client.ask(method, f"/v1/models/{action}", "{}")
+    assert status == 404
+    assert "Servable not found for request: Latest(" in answer["error"]
+
+
+def test_an_example_at_fault_is_named_by_its_row(client):
+    records = [{"b64": base64.b64encode(b"junk").decode()}]
+    fields = {"signature_name": "examples", "instances": records}
+    assert client.predict(fields) == (
+        400,
+        {
+            "error": "The model refuses its input: Expected a serialized "
+            "tf.Example with 1 to max_position_embeddings=24 input_ids but row "
+            "0 has 0."
+        },
+    )
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

@@ -30,6 +30,11 @@ _INIT = "__saved_model_init_op"
 # which other threads compute at the same time.
 _SHORT = 1024
 _CALLERS_THREAD = -1
+# Faults of records, in TensorFlow's messages.
+_UNPARSED = "Could not parse example input, value: '"
+_WRONG_TYPE = re.compile(
+    r"Key: (.*), Index: (\d+)\..* Expected type: (\w+), Actual type: (\w+)"
+)
 # Kinds of NumPy arrays that an input's type takes, without loss.
 _TAKEN = {"i": "iu", "u": "iu", "f": "iuf"}
 
@@ -148,12 +153,13 @@ class ExportedModel:
         try:
             outputs = run(*arrays.values())
         except tf.errors.InvalidArgumentError as error:
-            raise UserError(_reason(error.message)) from None
+            reason = _reason(error.message, arrays)
         except UnicodeDecodeError as error:
             # The message, which has bytes of an input.
-            message = error.object.decode(errors="replace")
-            raise UserError(_reason(message)) from None
-        return dict(zip(found.outputs, outputs, strict=True))
+            reason = _reason(error.object.decode(errors="replace"), arrays)
+        else:
+            return dict(zip(found.outputs, outputs, strict=True))
+        raise UserError(f"The model refuses its input: {reason}.")
 
 
 def find_version(export_dir: str) -> str:
@@ -333,10 +339,29 @@ def _bytes(array: np.ndarray, wanted: str) -> np.ndarray:
     return found
 
 
-def _reason(message: str) -> str:
-    """Returns the line of TensorFlow's message that has the fault."""
+def _reason(message: str, inputs: Mapping[str, np.ndarray]) -> str:
+    """Returns the part of TensorFlow's message that has the fault."""
+    if _UNPARSED in message:
+        # With the record, whatever its bytes are, and not its row.
+        rows = inputs["examples"].tolist()
+        faults = (n for n, row in enumerate(rows) if not _is_example(row))
+        row = next(faults, "one of them")
+        return f"Expected serialized tf.Examples but row {row} is none"
+    if found := re.search(_WRONG_TYPE, message):
+        name, row, expected, got = found.groups()
+        return f"Expected {name} of type {expected} but row {row} has {got}"
     found = re.search(r"^(.*)\n\s*\[\[", message, re.MULTILINE)
     line = found[1] if found else message.splitlines()[0]
+    # The name that TensorFlow gave to a part of the graph.
+    line = re.sub(r"^\{\{function_node .*?\}\} ", "", line)
     if line.startswith("assertion failed:"):
         line = " ".join(re.findall(r"\[(.*?)\]", line))
-    return f"The model refuses its input: {line}."
+    return line
+
+
+def _is_example(record: bytes) -> bool:
+    try:
+        tf.train.Example.FromString(record)
+    except DecodeError:
+        return False
+    return True

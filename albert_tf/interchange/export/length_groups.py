@@ -118,7 +118,9 @@ def _in_micro_batches(
     ) -> tuple[tf.Tensor, dict[str, tf.TensorArray]]:
         end = ends[number]
         rows = order[end - sizes[number] : end]
-        width = tf.maximum(tf.reduce_max(tf.gather(lengths, rows)), 1)
+        width = size[-1]
+        if not one_width:
+            width = tf.maximum(tf.reduce_max(tf.gather(lengths, rows)), 1)
         group = {n: tf.gather(value, rows) for n, value in features.items()}
         for name in ENCODER_INPUTS:
             if name in group:

@@ -5,9 +5,11 @@ Beside it are `README.md`, `assets/` with the tokenizer and the labels, and
 `assets.extra/` with warm-up requests and settings for TensorFlow Serving.
 """
 
+import contextlib
+import errno
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -80,6 +82,8 @@ def export_saved_model(
 
     Raises:
         UserError: when the version is there, or a head cannot be exported.
+        OSError: when writing fails, as on a full disk; nothing is left of the
+            version then.
     """
     require(
         files.isdir(export_dir) or not files.exists(export_dir),
@@ -102,18 +106,42 @@ def export_saved_model(
         _write_files(directory, module, name, facts)
 
     if files.is_remote(export_dir):
-        with files.local_directory(target, last="saved_model.pb") as local:
+        with (
+            files.local_directory(target, last="saved_model.pb") as local,
+            _failures_named(local, local),
+        ):
             save(local)
         return target
     os.makedirs(export_dir, exist_ok=True)
     # A server ignores names that are no numbers.
-    with files.new_directory(os.path.join(export_dir, "export")) as temporary:
+    with (
+        files.new_directory(os.path.join(export_dir, "export")) as temporary,
+        _failures_named(target, temporary),
+    ):
         save(temporary)
         flush_files(temporary)
         # Another export may have taken the number in between.
         target = _version_path(export_dir, version)
         os.rename(temporary, target)
     return target
+
+
+@contextlib.contextmanager
+def _failures_named(path: str, directory: str) -> Iterator[None]:
+    """Names `path` in each failure to write to a directory, an OSError."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(error.errno or errno.EIO, reason, path) from None
+    except tf.errors.OpError as error:
+        if directory not in error.message:
+            raise
+        number = next(
+            (n for n in errno.errorcode if os.strerror(n) in error.message),
+            errno.EIO,
+        )
+        raise OSError(number, os.strerror(number), path) from None
 
 
 def _version_path(export_dir: str, version: int | None) -> str:
@@ -193,7 +221,11 @@ def _input(
     known = {"input_ids": ids, "input_mask": mask}
     value = known.get(spec.name, np.zeros_like(mask))
     if spec.name == "examples":
-        columns = {n: (v, np.array([length])) for n, v in known.items()}
+        names = [of.name for of in module.functions["tokens"].input_signature]
+        columns = {
+            name: (known.get(name, np.zeros_like(mask)), np.array([length]))
+            for name in names
+        }
         value = np.array(encode_examples(columns), object)
     elif spec.dtype == tf.string:
         # Special tokens are one more than texts.

@@ -4,6 +4,8 @@ Beside those of its heads for raw strings every model has `tokens`, `examples`
 and `embed`.
 """
 
+from collections.abc import Mapping
+
 import tensorflow as tf
 
 from albert_tf.config import lookup
@@ -16,12 +18,60 @@ from albert_tf.interchange.export.signatures import (
     Signature,
     SignatureGraph,
     Tensors,
+    assertion,
+    checked_values,
+    row_assertion,
     strings,
 )
 from albert_tf.interchange.export.text_inputs import TEXT_INPUTS
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import Head
-from albert_tf.modeling.inputs import ENCODER_INPUTS, in_range
+from albert_tf.modeling.inputs import ENCODER_INPUTS
+
+
+def _length_checks(
+    lengths: Mapping[str, tf.Tensor], *, positions: int, of_choice: int | None
+) -> list[tf.Operation]:
+    """Returns assertions of the lengths `[rows]` of the lists of examples.
+
+    Args:
+        lengths: by the name of a feature.
+        positions: the most ids, where there are no choices.
+        of_choice: the number of ids of each choice.
+    """
+    ids = lengths["input_ids"]
+    others = sorted(lengths.keys() - {"input_ids"})
+    needed = [name not in ENCODER_INPUTS for name in others]
+    counts = tf.stack([lengths[name] for name in others], axis=1)
+    # Those of the encoder may be absent; a list that is empty cannot be told
+    # from that.
+    wrong = (counts != ids[:, None]) & ((counts > 0) | needed)
+    if of_choice:
+        is_off = ids % of_choice > 0
+        number = f"{of_choice} input_ids for each choice"
+    else:
+        is_off = ids > positions
+        number = f"1 to max_position_embeddings={positions} input_ids"
+    return [
+        row_assertion(
+            (ids == 0) | is_off,
+            [f"Expected a serialized tf.Example with {number}"],
+            [lambda at: tf.gather_nd(ids, at)],
+        ),
+        row_assertion(
+            wrong & (ids > 0)[:, None],
+            [
+                "Expected as many",
+                lambda at: tf.gather(tf.constant(others), at[:, 1]),
+                "as input_ids",
+            ],
+            [
+                lambda at: tf.gather_nd(counts, at),
+                "and",
+                lambda at: tf.gather(ids, at[:, 0]),
+            ],
+        ),
+    ]
 
 
 def _token_signatures(
@@ -32,22 +82,28 @@ def _token_signatures(
     has_choices = head is not None and head.text_inputs == "choices"
     names = (*ENCODER_INPUTS, *(head.features if head else ()))
     shape = [None, None, None] if has_choices else [None, None]
+    config = graph.loaded.model.config
+    positions = config.max_position_embeddings
+    limits = {
+        "input_ids": config.vocab_size,
+        "segment_ids": config.type_vocab_size,
+        # Other numbers in a mask would give NaN.
+        "input_mask": 2,
+        "p_mask": 2,
+    }
 
     def tokens(*values: tf.Tensor) -> Tensors:
-        # The process dies of some shapes that disagree.
-        same = [
-            tf.debugging.assert_equal(
-                tf.shape(value),
-                tf.shape(values[0]),
-                f"{name} must have the shape of input_ids.",
-            )
-            for name, value in zip(names[1:], values[1:], strict=True)
-        ]
-        with tf.control_dependencies(same):
+        width = tf.shape(values[0])[-1]
+        check = assertion(
+            width > positions,
+            f"Expected at most max_position_embeddings={positions} tokens in "
+            "each row; got",
+            width,
+        )
+        with tf.control_dependencies([check]):
             features = dict(zip(names, map(tf.identity, values), strict=True))
-        # Other numbers in a mask would give NaN.
-        for name in {"input_mask", "p_mask"}.intersection(names):
-            features[name] = in_range(name, features[name], 2, "2")
+        known = {n: limit for n, limit in limits.items() if n in features}
+        features = checked_values(features, known)
         if head is None:
             return graph.by_length(graph.embed, features)
         # Those of padding too, for heads that answer for every id.
@@ -55,19 +111,26 @@ def _token_signatures(
         return graph.answer(head, features, one_width=each)
 
     def examples(examples: tf.Tensor) -> Tensors:
-        parsed = tf.io.parse_example(
+        rows = tf.io.parse_example(
             examples, dict.fromkeys(names, tf.io.RaggedFeature(tf.int64))
         )
-        rows = {name: tf.cast(parsed[name], tf.int32) for name in names}
         ids = rows["input_ids"]
         size = tf.unstack(tf.cast(ids.bounding_shape(), tf.int32), num=2)
-        given = {
-            name: values.to_tensor(
-                graph.loaded.tokenizer.pad_id if values is ids else 0,
-                shape=size,
-            )
-            for name, values in rows.items()
-        }
+        # Without rows there are columns too.
+        size[1] = tf.maximum(size[1], length if has_choices else 1)
+        checks = _length_checks(
+            {name: values.row_lengths() for name, values in rows.items()},
+            positions=positions,
+            of_choice=length if has_choices else None,
+        )
+        with tf.control_dependencies(checks):
+            given = {
+                name: values.to_tensor(
+                    graph.loaded.tokenizer.pad_id if values is ids else 0,
+                    shape=size,
+                )
+                for name, values in rows.items()
+            }
         # Without a mask all are tokens.
         given["input_mask"] = tf.where(
             rows["input_mask"].row_lengths()[:, None] > 0,
@@ -77,7 +140,7 @@ def _token_signatures(
         if has_choices:
             each = [size[0], size[1] // length, length]
             given = {n: tf.reshape(v, each) for n, v in given.items()}
-        answers = tokens(*given.values())
+        answers = tokens(*(given[name] for name in names))
         if has_choices:
             # Some examples have fewer choices than others.
             real = tf.reduce_any(given["input_mask"] > 0, axis=-1)

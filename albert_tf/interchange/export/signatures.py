@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -17,6 +17,8 @@ from albert_tf.modeling.heads.embedding import mean_of_tokens
 from albert_tf.text.in_graph import InGraphTokenizer
 
 Tensors = dict[str, tf.Tensor]
+# Of a message of `row_assertion`.
+Part = str | Callable[[tf.Tensor], tf.Tensor]
 
 # Meanings of outputs, for the export's README.
 MEANINGS = {
@@ -56,12 +58,102 @@ class Signature:
     @functools.cached_property
     def function(self) -> tf.types.experimental.PolymorphicFunction:
         """`call` as a function of TensorFlow, one however many its names."""
-        return tf.function(self.call, list(self.inputs), autograph=False)
+
+        def call(*values: tf.Tensor) -> Tensors:
+            return self.call(*checked_shapes(self.inputs, values))
+
+        return tf.function(call, list(self.inputs), autograph=False)
 
 
 def strings(name: str, axes: int = 1) -> tf.TensorSpec:
     """Returns the specification of an input of strings."""
     return tf.TensorSpec([None] * axes, tf.string, name)
+
+
+def assertion(wrong: tf.Tensor, *message: object) -> tf.Operation:
+    """Returns an operation that fails where any of `wrong` is true.
+
+    The message consists of strings, and tensors of which it has the values.
+    """
+    # Not tf.debugging's, which puts a conditional around it.
+    return tf.raw_ops.Assert(
+        condition=tf.logical_not(tf.reduce_any(wrong)), data=list(message)
+    )
+
+
+def row_assertion(
+    wrong: tf.Tensor, expected: Sequence[Part], found: Sequence[Part]
+) -> tf.Operation:
+    """Returns an assertion that names the first row that is wrong.
+
+    `wrong` is `[rows, ...]`. Parts of the message are strings, or functions of
+    its first place that is true, `[places, axes]` with one place or none.
+    """
+    at = tf.where(wrong)[:1]
+    before, after = (
+        [part if isinstance(part, str) else part(at) for part in parts]
+        for parts in (expected, found)
+    )
+    return assertion(wrong, *before, "but row", at[:, 0], "has", *after)
+
+
+def checked_shapes(
+    specs: tuple[tf.TensorSpec, ...], values: tuple[tf.Tensor, ...]
+) -> list[tf.Tensor]:
+    """Returns the inputs of a signature, which agree in their shapes.
+
+    In the number of rows where their ranks differ. An axis of size 0 is an
+    error unless there are no rows, and has size 1 then.
+    """
+    ranks = [spec.shape.rank for spec in specs]
+    common = max(ranks) if len({*ranks}) == 1 else 1
+    shapes = [tf.shape(value) for value in values]
+    checks = []
+    if len(specs) > 1:
+        compared = tf.stack([shape[:common] for shape in shapes])
+        what = "as many rows in" if common == 1 else "the same shape for"
+        found: list[object] = [f"Expected {what} every input; got"]
+        for number, spec in enumerate(specs):
+            comma = "," if number + 1 < len(specs) else ""
+            found += [compared[number], f"in {spec.name}{comma}"]
+        checks.append(assertion(compared != compared[:1], *found))
+    for spec, shape in zip(specs, shapes, strict=True):
+        if spec.shape.rank > 1:
+            is_empty = (shape[0] > 0) & tf.reduce_any(shape[1:] == 0)
+            expected = f"Expected at least one value in each row of {spec.name}"
+            checks.append(assertion(is_empty, f"{expected}; got shape", shape))
+    with tf.control_dependencies(checks):
+        return [
+            tf.reshape(value, tf.maximum(shape, [0] + [1] * (rank - 1)))
+            if rank > 1
+            else tf.identity(value)
+            for value, shape, rank in zip(values, shapes, ranks, strict=True)
+        ]
+
+
+def checked_values(features: Tensors, limits: Mapping[str, int]) -> Tensors:
+    """Returns features as int32, of which none is below 0 or at its limit.
+
+    The features are `[rows, ..., seq]`, all of one shape and type.
+    """
+    values = tf.stack([features[name] for name in limits], axis=-1)
+    highest = tf.constant([*limits.values()], values.dtype) - 1
+    wrong = (values < 0) | (values > highest)
+    check = row_assertion(
+        wrong,
+        [
+            "Expected numbers from 0 to",
+            lambda at: tf.gather(highest, at[:, -1]),
+            "in",
+            lambda at: tf.gather(tf.constant([*limits]), at[:, -1]),
+        ],
+        [lambda at: tf.gather_nd(values, at)],
+    )
+    with tf.control_dependencies([check]):
+        return {
+            name: tf.cast(tf.identity(value), tf.int32)
+            for name, value in features.items()
+        }
 
 
 class SignatureGraph:

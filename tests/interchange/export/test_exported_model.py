@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from albert_tf.config import UserError
 from albert_tf.interchange.export.exported_model import ExportedModel
+from albert_tf.records.example_wire import encode_examples
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,10 @@ IDS = {
 }
 
 
+# Its list has the field number of one of integers, once.
+(EXAMPLE,) = encode_examples({"input_ids": (np.array([2, 3]), np.array([2]))})
+
+
 @pytest.mark.parametrize(
     ("signature", "inputs", "message"),
     [
@@ -103,10 +108,28 @@ IDS = {
         ("tokens", IDS | {"input_ids": [[10**30, 9, 3]]}, r"got \[\[1000"),
         ("tokens", IDS | {"input_ids": [2, 9, 3]}, r"got an array \[3\]"),
         ("tokens", IDS | {"input_ids": [[]]}, "The model refuses its input: "),
-        ("tokens", IDS | {"input_ids": [[2, 999, 3]]}, "input_ids .* 200 2 99"),
-        ("tokens", IDS | {n: [[1] * 200] for n in IDS}, "s=24 tokens: 200"),
+        (
+            "tokens",
+            IDS | {"input_ids": [[2, 999, 3]]},
+            "to 199 in input_ids but row 0 has 999",
+        ),
+        (
+            "tokens",
+            IDS | {n: [[1] * 200] for n in IDS},
+            "s=24 tokens in each row; got 200",
+        ),
         ("examples", {"examples": [b"junk"]}, "The model refuses its input: "),
-        ("examples", {"examples": [b"\xd8"]}, "example input, value: '\ufffd"),
+        (
+            "examples",
+            {"examples": [b"", b"\xd8"]},
+            "Examples but row 1 is none",
+        ),
+        ("examples", {"examples": [b"", b"\0\0\0"]}, "but row 1 is none"),
+        (
+            "examples",
+            {"examples": [EXAMPLE, EXAMPLE.replace(b"\x1a", b"\x12")]},
+            "Expected input_ids of type int64 but row 1 has float",
+        ),
     ],
 )
 def test_an_input_that_does_not_fit_is_refused(

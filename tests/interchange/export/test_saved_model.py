@@ -1,5 +1,6 @@
 """What an export has on disk: weights, operations, files, versions."""
 
+import errno
 import json
 import os
 import re
@@ -106,6 +107,52 @@ def test_versions(classifier, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="is a file"):
         export_saved_model(classifier, str(tmp_path / "file"))
+
+
+def full(path, reason="No space left on device"):
+    """Returns TensorFlow's error for a file that cannot be written."""
+    message = f"{{{{node}}}} {path}/variables; {reason} [Op:SaveV2]"
+    return tf.errors.ResourceExhaustedError(None, None, message)
+
+
+@pytest.mark.parametrize(
+    ("failure", "number"),
+    [
+        (full, errno.ENOSPC),
+        (lambda path: full(path, "File too large"), errno.EFBIG),
+        (lambda path: full(path, "Unheard of"), errno.EIO),
+        (lambda path: OSError(errno.ENOSPC, "full"), errno.ENOSPC),
+        (lambda path: OSError(errno.ENOSPC, "full", path), errno.ENOSPC),
+        (lambda path: OSError("no number"), errno.EIO),
+    ],
+)
+def test_a_failed_write_names_the_version_and_leaves_nothing(
+    classifier, tmp_path, monkeypatch, failure, number
+):
+    (tmp_path / "mood/1").mkdir(parents=True)
+
+    def save(module, directory, **options):
+        (tmp_path / "mood" / directory / "variables").write_text("half")
+        raise failure(directory)
+
+    monkeypatch.setattr(tf.saved_model, "save", save)
+    with pytest.raises(OSError) as caught:
+        export_saved_model(classifier, str(tmp_path / "mood"))
+    assert caught.value.filename == str(tmp_path / "mood/2")
+    assert caught.value.errno == number
+    assert "\n" not in str(caught.value)
+    assert os.listdir(tmp_path / "mood") == ["1"]
+
+
+def test_another_error_of_tensorflow_is_no_failed_write(
+    classifier, tmp_path, monkeypatch
+):
+    def save(module, directory, **options):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM [1,2]")
+
+    monkeypatch.setattr(tf.saved_model, "save", save)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="OOM"):
+        export_saved_model(classifier, str(tmp_path))
 
 
 def test_operations_are_those_of_released_servers(exported):

@@ -1,6 +1,7 @@
 """Signatures of token ids, and the default one."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -97,22 +98,197 @@ def test_a_long_row_of_tokens_is_computed_alone(load, monkeypatch):
     assert sorted(shapes) == [[1, 20], [2, 2], [2, 2]]
 
 
-def test_inputs_whose_shapes_disagree(load, serve):
+@pytest.fixture(scope="module")
+def refusal(serve):
+    """A function that returns the error of a signature of the model."""
+
+    def refusal(head, signature, **inputs):
+        with pytest.raises(INVALID) as caught:
+            serve(head, signature, **inputs)
+        line = re.search("assertion failed: (.*)", str(caught.value))[1]
+        return " ".join(re.findall(r"\[(.*?)\]", line))
+
+    return refusal
+
+
+def test_inputs_whose_shapes_disagree(load, refusal):
     row = ids_of(load("classification"), "bada", 0)
     row["segment_ids"] = row["segment_ids"][:, :0]
-    with pytest.raises(INVALID, match="segment_ids must have the shape of"):
-        serve("classification", "tokens", **row)
+    width = row["input_ids"].size
+    assert refusal("classification", "tokens", **row) == (
+        f"Expected the same shape for every input; got 1 {width} in input_ids, "
+        f"1 {width} in input_mask, 1 0 in segment_ids"
+    )
 
 
 @pytest.mark.parametrize(
-    ("head", "name", "number"),
-    [("classification", "input_mask", 2), ("answerable_span", "p_mask", -1)],
+    ("head", "signature", "names"),
+    [
+        ("classification", "text_pair", ("text", "text_pair")),
+        ("multiple_choice", "choices", ("text", "choices")),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("pretraining", "sentence_order", ("text", "text_pair")),
+                ("span", "question", ("question", "context")),
+            )
+        ),
+    ],
 )
-def test_masks_are_0_and_1(load, serve, head, name, number):
+@pytest.mark.parametrize("rows", [(2, 1), (1, 2), (0, 1), (1, 0)])
+def test_inputs_have_as_many_rows(refusal, head, signature, names, rows):
+    texts = [np.full(count, "bada") for count in rows]
+    if signature == "choices":
+        texts[1] = np.repeat(texts[1][:, None], 2, axis=1)
+    got = refusal(head, signature, **dict(zip(names, texts, strict=True)))
+    assert got == (
+        f"Expected as many rows in every input; got {rows[0]} in {names[0]}, "
+        f"{rows[1]} in {names[1]}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "signature", "name"),
+    [
+        ("classification", "tokens", "input_ids"),
+        ("multiple_choice", "choices", "choices"),
+    ],
+)
+def test_rows_have_columns(module, refusal, head, signature, name):
+    specs = module(head).functions[signature].input_signature
+    inputs = {
+        spec.name: np.full(
+            [2, 0][: spec.shape.rank],
+            "bada" if spec.dtype == tf.string else 0,
+            spec.dtype.as_numpy_dtype,
+        )
+        for spec in specs
+    }
+    expected = f"Expected at least one value in each row of {name}; got shape"
+    assert refusal(head, signature, **inputs) == f"{expected} 2 0"
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "number", "highest"),
+    [
+        ("classification", "input_ids", 200, 199),
+        ("classification", "input_mask", 2, 1),
+        ("classification", "segment_ids", 2, 1),
+        pytest.param("answerable_span", "p_mask", 7, 1, marks=pytest.mark.slow),
+    ],
+)
+def test_numbers_are_in_their_range(load, refusal, head, name, number, highest):
     row = ids_of(load("classification"), "bada", 0)
-    row.setdefault(name, np.zeros_like(row["input_mask"]))[0, -1] = number
-    with pytest.raises(INVALID, match=f"{name} must be from 0"):
-        serve(head, "tokens", **row)
+    row.setdefault("p_mask", np.zeros_like(row["input_mask"]))
+    if head == "classification":
+        del row["p_mask"]
+    wrong = row | {name: row[name].copy()}
+    wrong[name][0, -1] = number
+    batch = {n: np.concatenate([row[n], wrong[n]]) for n in row}
+    expected = f"Expected numbers from 0 to {highest} in {name} but row 1 has "
+    assert refusal(head, "tokens", **batch) == f"{expected}{number}"
+    examples = [serialized(row), serialized(wrong)]
+    got = refusal(head, "examples", examples=examples)
+    assert got == f"{expected}{number}"
+
+
+NUMBERS = {
+    name: [number] * 5
+    for name, number in (
+        ("input_ids", 7),
+        ("input_mask", 1),
+        ("segment_ids", 0),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("head", "fault", "message"),
+    [
+        (
+            "classification",
+            b"",
+            "Expected a serialized tf.Example with 1 to "
+            "max_position_embeddings=24 input_ids but row 1 has 0",
+        ),
+        # Bytes that are a message of fields that tf.Example has not.
+        ("classification", b"junk", "input_ids but row 1 has 0"),
+        ("classification", {"input_ids": []}, "input_ids but row 1 has 0"),
+        ("classification", {"input_ids": [2**32 + 7] * 5}, f"has {2**32 + 7}"),
+        ("classification", {"input_mask": [2**32] * 5}, f"has {2**32}"),
+        (
+            "classification",
+            {"input_mask": [1] * 4},
+            "Expected as many input_mask as input_ids but row 1 has 4 and 5",
+        ),
+        ("classification", {"segment_ids": [0] * 6}, "row 1 has 6 and 5"),
+        (
+            "classification",
+            {name: number * 5 for name, number in NUMBERS.items()},
+            "input_ids but row 1 has 25",
+        ),
+        pytest.param(
+            "answerable_span",
+            {"p_mask": []},
+            "Expected as many p_mask as input_ids but row 1 has 0 and 5",
+            marks=pytest.mark.slow,
+        ),
+        (
+            "multiple_choice",
+            {"input_ids": [7] * 25},
+            "with 24 input_ids for each choice but row 1 has 25",
+        ),
+        ("multiple_choice", b"", "for each choice but row 1 has 0"),
+    ],
+)
+def test_an_example_at_fault_is_refused(refusal, head, fault, message):
+    good = dict(NUMBERS)
+    if head == "answerable_span":
+        good["p_mask"] = [0] * 5
+    if head == "multiple_choice":
+        good = {"input_ids": [7] * 24}
+    if isinstance(fault, dict):
+        fault = example(**good | fault)
+    got = refusal(head, "examples", examples=[example(**good), fault])
+    assert message in got
+
+
+def example(**features):
+    return serialized({n: np.array([v], int) for n, v in features.items()})
+
+
+def no_rows(spec, columns):
+    shape = [0] + [columns] * (spec.shape.rank - 1)
+    return np.zeros(shape, spec.dtype.as_numpy_dtype)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "multiple_choice",
+        *(
+            pytest.param(head, marks=pytest.mark.slow)
+            for head in (
+                *("none", "pretraining", "classification", "span"),
+                *("answerable_span", "token_classification"),
+            )
+        ),
+    ],
+)
+def test_no_rows_are_answered_with_no_rows(module, head):
+    for name, function in module(head).functions.items():
+        for columns in (0, 3):
+            answers = function(
+                *(
+                    tf.constant(no_rows(spec, columns))
+                    for spec in function.input_signature
+                )
+            )
+            outputs = function.get_concrete_function().structured_outputs
+            for output, value in answers.items():
+                assert value.shape[0] == 0, (name, output)
+                assert outputs[output].shape.is_compatible_with(value.shape)
+                assert outputs[output].dtype == value.dtype
 
 
 def test_examples_of_choices(load, serve):

@@ -22,7 +22,7 @@ from albert_tf.interchange.export.serving_module import ServingModule
 from albert_tf.interchange.export.signatures import MEANINGS
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import flush_files
-from albert_tf.io import files
+from albert_tf.io import directories, files
 from albert_tf.io.json_files import write_json
 from albert_tf.records.example_wire import encode_examples, field
 from albert_tf.records.tfrecord import write_records
@@ -102,12 +102,16 @@ def export_saved_model(
         _write_files(directory, module, name, facts)
 
     if files.is_remote(export_dir):
-        with files.local_directory(target, last="saved_model.pb") as local:
+        with directories.local_directory(
+            target, last="saved_model.pb"
+        ) as local:
             save(local)
         return target
     os.makedirs(export_dir, exist_ok=True)
     # A server ignores names that are no numbers.
-    with files.new_directory(os.path.join(export_dir, "export")) as temporary:
+    with directories.new_directory(
+        os.path.join(export_dir, "export"), shared=True
+    ) as temporary:
         save(temporary)
         flush_files(temporary)
         # Another export may have taken the number in between.

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import struct
+import sys
 import uuid
 import zipfile
 import zlib
@@ -37,7 +38,7 @@ _TEMPORARY = ".tmp-"
 BUFFER_BYTES = 1 << 20
 
 # Errors of a full disk, and of a user's full share of it.
-DISK_FULL = frozenset((ENOSPC, EDQUOT))
+_DISK_FULL = (ENOSPC, EDQUOT)
 
 Path = str | os.PathLike[str]
 
@@ -111,6 +112,41 @@ def naming(path: Path, temporary: str) -> Iterator[None]:
         if error.errno is not None and name.startswith(temporary):
             error.filename, error.filename2 = os.fspath(path), None
         raise
+    except _tensorflow_errors() as error:
+        if number := _disk_full_number(error):
+            raise OSError(
+                number, os.strerror(number), os.fspath(path)
+            ) from None
+        raise
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Returns whether an error, or one that led to it, is of a full disk."""
+    while error is not None:
+        if _disk_full_number(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _disk_full_number(error: BaseException) -> int:
+    """Returns the number of an error of a full disk, else 0."""
+    if isinstance(error, OSError):
+        return error.errno if error.errno in _DISK_FULL else 0
+    if isinstance(error, _tensorflow_errors()):
+        # Where memory runs out the error is of the same class.
+        text = str(error)
+        return next((n for n in _DISK_FULL if os.strerror(n) in text), 0)
+    return 0
+
+
+def _tensorflow_errors() -> tuple[type[Exception], ...]:
+    """Returns the class of TensorFlow's errors of a full disk, if loaded."""
+    if "tensorflow" not in sys.modules:
+        return ()
+    import tensorflow as tf
+
+    return (tf.errors.ResourceExhaustedError,)
 
 
 def write(path: Path, content: bytes) -> None:

@@ -133,8 +133,8 @@ def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
         same_host = _holder(before).get("host") == socket.gethostname()
         if before and not same_host:
             _wait_for_expiry(path, before)
-        write(content)
         try:
+            write(content)
             yield write
         finally:
             # Before it is freed: the next holder then sees that its file is

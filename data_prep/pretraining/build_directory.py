@@ -6,7 +6,6 @@ runner that has finished leaves `.work/result.json`.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -26,7 +25,7 @@ from albert_tf.config import (
     differences,
     require,
 )
-from albert_tf.io.files import is_remote, unfinished
+from albert_tf.io.files import is_disk_full, is_remote, unfinished
 from albert_tf.io.json_files import parse_json
 from albert_tf.io.locks import locked
 from albert_tf.records.shards import (
@@ -176,7 +175,7 @@ class BuildDirectory:
             try:
                 yield
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if not is_disk_full(error):
                     raise
                 raise UserError(
                     f"{error.filename or self.path}: {error.strerror}; about "

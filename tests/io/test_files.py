@@ -8,7 +8,9 @@ import errno
 import os
 
 import pytest
+import tensorflow as tf
 
+from albert_tf.config import UserError
 from albert_tf.io import files
 
 
@@ -104,6 +106,35 @@ def test_where_nothing_can_be_written_the_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError) as error:
         files.write(path, b"content")
     assert error.value.filename == str(path)
+
+
+def test_a_full_disk_is_known_whoever_reports_it(tmp_path):
+    path = tmp_path / "model"
+    number, text = errno.ENOSPC, os.strerror(errno.ENOSPC)
+    for error in (
+        OSError(number, text),
+        OSError(number, text, f"{path}.tmp-1"),
+        tf.errors.ResourceExhaustedError(None, None, f"{path}.tmp-1/a; {text}"),
+    ):
+        assert files.is_disk_full(error)
+        with (
+            pytest.raises(OSError, match=text) as raised,
+            files.naming(path, f"{path}.tmp-1"),
+        ):
+            raise error
+        assert raised.value.errno == number
+        assert raised.value.filename == str(path)
+    memory = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating")
+    assert not files.is_disk_full(memory)
+    with pytest.raises(type(memory)), files.naming(path, "b"):
+        raise memory
+    with pytest.raises(UserError) as wrapped:
+        try:
+            raise OSError(number, text)
+        except OSError:
+            raise UserError("a cannot be written.") from None
+    assert files.is_disk_full(wrapped.value)
+    assert not files.is_disk_full(UserError("a"))
 
 
 def test_what_is_replaced_on_disk_is_flushed_first(tmp_path, monkeypatch):

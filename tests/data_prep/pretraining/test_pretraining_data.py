@@ -14,6 +14,7 @@ import pytest
 from build_helpers import digests, read_split, work_in_pieces
 
 from albert_tf.config import UserError
+from albert_tf.io import files
 from data_prep.pretraining import build_plan, local_runner
 
 
@@ -216,8 +217,10 @@ def test_a_disk_that_gets_full_is_named(build, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setattr(local_runner, "write_shard", full)
         message = r"/out: No space .* \S+kB more .* \S+B are free\. Make room"
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=message) as error:
             build()
+        # By which the program chooses its status.
+        assert files.is_disk_full(error.value)
     build()
 
 

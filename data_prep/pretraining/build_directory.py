@@ -32,6 +32,7 @@ from albert_tf.records.shards import (
     FORMAT_VERSION,
     METADATA_NAME,
     TOKENIZER_DIRECTORY,
+    WORK_DIRECTORY,
     ShardInfo,
 )
 from albert_tf.text.tokenizer import Tokenizer
@@ -77,7 +78,7 @@ class BuildDirectory:
     ) -> None:
         self.path = path
         self.files = files
-        self.work_path = os.path.join(path, ".work")
+        self.work_path = os.path.join(path, WORK_DIRECTORY)
         self.tokenizer_path = os.path.join(path, TOKENIZER_DIRECTORY)
         self.splitter_path = os.path.join(
             path, f"{config.sentence_splitter}.json"
@@ -281,6 +282,9 @@ def _peak_bytes(plan: BuildPlan) -> int:
 
 
 def _size(num_bytes: float) -> str:
+    """Returns a number of bytes in a unit of three digits; bytes are whole."""
+    if num_bytes < 1000:
+        return f"{num_bytes:.0f}B"
     return tqdm.format_sizeof(num_bytes, "B")
 
 

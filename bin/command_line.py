@@ -25,7 +25,7 @@ from absl import app, flags, logging
 from tqdm import tqdm
 
 from albert_tf.cluster.clusters import local_size
-from albert_tf.cluster.stops import RunStopped
+from albert_tf.cluster.stops import WRITING_FAILED, RunStopped
 from albert_tf.config import (
     Config,
     UserError,
@@ -34,7 +34,9 @@ from albert_tf.config import (
     setting_fields,
     to_dict,
 )
+from albert_tf.io import files
 from albert_tf.io.error_stream import stderr_to
+from bin import interrupts
 from bin.children import run_local_cluster
 
 FLAGS = flags.FLAGS
@@ -65,7 +67,11 @@ def load_tensorflow() -> None:
         try:
             # Keras imports them for wrappers and plots that no program uses:
             # a third of the time that TensorFlow's import takes.
-            with stderr_to(captured), _hidden("matplotlib", "sklearn"):
+            with (
+                interrupts.ending_at_once(),
+                stderr_to(captured),
+                _hidden("matplotlib", "sklearn"),
+            ):
                 import tensorflow as tf
 
                 gpus = tf.config.list_physical_devices("GPU")
@@ -176,9 +182,11 @@ def _program(argv: Sequence[str]) -> str:
 def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
     program = _program(argv)
     try:
+        interrupts.raise_from_now_on()
         main(list(argv[1:]))
+        sys.stdout.flush()
     except UserError as error:
-        sys.exit(f"{program}: {error}")
+        _fail(f"{program}: {error}", error)
     except RunStopped as stopped:
         _end(f"{program}: {stopped}", stopped.exit_code)
     except concurrent.futures.process.BrokenProcessPool:
@@ -192,11 +200,21 @@ def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        parts = [program, error.filename, error.strerror or str(error)]
-        sys.exit(": ".join(str(part) for part in parts if part))
+        name = error.filename
+        if files.is_disk_full(error):
+            # What writes files names them in its errors.
+            name = name or "standard output"
+        parts = [program, name, error.strerror or str(error)]
+        _fail(": ".join(str(part) for part in parts if part), error)
     except KeyboardInterrupt:
-        text = f"{program}: interrupted; start the same command again."
-        _end(text, 128 + signal.SIGINT)
+        _end(f"{program}: {interrupts.LINE}", 128 + signal.SIGINT)
+
+
+def _fail(text: str, error: Exception) -> NoReturn:
+    """Exits with the status of a failure."""
+    if files.is_disk_full(error):
+        _end(text, WRITING_FAILED)
+    sys.exit(text)
 
 
 def _end(text: str, status: int) -> NoReturn:

@@ -7,7 +7,7 @@ from absl import flags
 
 from bin import command_line
 from data_prep.corpus.forms import corpus_files
-from data_prep.corpus.listing import list_files
+from data_prep.corpus.listing import describe_left_out, list_files
 from data_prep.corpus.reading import FileSurvey, read_again, survey_file
 from data_prep.corpus.report import CorpusReport
 
@@ -43,7 +43,10 @@ def survey() -> list[FileSurvey]:
     Raises:
         UserError: when there are none, or more faults than allowed.
     """
-    paths = list_files(FLAGS.input)
+    left_out: set[str] = set()
+    paths = list_files(FLAGS.input, left_out)
+    if left_out:
+        command_line.log(f"{describe_left_out(left_out)}.")
     files = corpus_files(
         paths,
         list(map(os.path.basename, paths)),

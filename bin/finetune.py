@@ -7,7 +7,8 @@ python -m bin.finetune --task=custom \\
     --data_dir=mytask --init_from=runs/tiny --run_dir=runs/mytask
 """
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from absl import flags
@@ -19,6 +20,7 @@ from albert_tf.config import (
     UserError,
     override,
     require,
+    to_dict,
 )
 from albert_tf.tasks.base import Task
 from bin import command_line, tasks, training_programs
@@ -123,6 +125,7 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
     """Returns the settings, and the changes to the architecture.
 
     The defaults, then the recipe's or those of --config_json, then the flags.
+    Prints what is of the recipe.
 
     Raises:
         UserError: for flags that contradict one another.
@@ -149,7 +152,7 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
             "finetune", FinetuneConfig
         )
     else:
-        known = _recipe(task, {**given, **given_model})
+        known = _recipe(task, given)
         config = override(
             config,
             {k: v for k, v in known.items() if k not in _MODEL_SETTINGS},
@@ -162,11 +165,33 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
     elif not given.keys().isdisjoint(_LENGTHS):
         given.setdefault("num_warmup_steps", 0)
     model_changes = {k: known[k] for k in _MODEL_SETTINGS if k in known}
-    return override(config, given), model_changes | given_model
+    config, model_changes = override(config, given), model_changes | given_model
+    if not FLAGS.config_json:
+        sections = to_dict(config).values()
+        used = dict(itertools.chain(*(s.items() for s in sections)))
+        used |= model_changes
+        _print_recipe(task, known, given | given_model, used)
+    return config, model_changes
+
+
+def _print_recipe(
+    task: Task,
+    recipe: Mapping[str, Any],
+    given: Collection[str],
+    used: Mapping[str, Any],
+) -> None:
+    """Prints the settings of a recipe that no flag has replaced."""
+    kept = [
+        f"{name}={value}"
+        for name, value in recipe.items()
+        if name not in given and used[name] == value
+    ]
+    if kept:
+        print(f"Settings of the paper for {task.name}: {', '.join(kept)}.")
 
 
 def _recipe(task: Task, given: Collection[str]) -> dict[str, Any]:
-    """Returns the settings of --recipe, and prints those without a flag."""
+    """Returns the settings of --recipe."""
     if FLAGS.recipe == "none":
         return {}
     settings = dict(task.settings)
@@ -176,9 +201,6 @@ def _recipe(task: Task, given: Collection[str]) -> dict[str, Any]:
     if {"num_train_steps", "num_train_epochs"} & set(given):
         settings.pop("num_train_steps", None)
         settings.pop("num_warmup_steps", None)
-    used = [f"{k}={v}" for k, v in settings.items() if k not in given]
-    if used:
-        print(f"Settings of the paper for {task.name}: {', '.join(used)}.")
     return settings
 
 

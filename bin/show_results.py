@@ -1,13 +1,15 @@
 """The last evaluation of each run, in one table beside trivial baselines.
 
 python -m bin.show_results --run_dirs=runs/tiny,runs/mytask
+python -m bin.show_results --run_dirs=runs
 """
 
 from absl import flags
 
+from albert_tf.config import UserError
 from albert_tf.records.sentence_objectives import pretraining_targets
 from albert_tf.records.targets import MASKED_LM, Target
-from albert_tf.rundir.run_results import evaluations
+from albert_tf.rundir.run_results import evaluations, run_directories
 from bin import command_line
 
 FLAGS = flags.FLAGS
@@ -83,16 +85,32 @@ def _shown(evaluation: dict[str, float], name: str) -> str:
 
 
 def define_flags() -> None:
-    flags.DEFINE_list("run_dirs", None, "Run directories, comma-separated.")
+    flags.DEFINE_list(
+        "run_dirs",
+        None,
+        "Run directories, or directories of some, such as that of --num_runs; "
+        "comma-separated.",
+    )
     command_line.required("run_dirs")
 
 
 def main() -> None:
-    print(
-        results_table(
-            {run_dir: evaluations(run_dir)[-1] for run_dir in FLAGS.run_dirs}
-        )
-    )
+    found: dict[str, dict[str, float]] = {}
+    without: list[UserError] = []
+    for path in FLAGS.run_dirs:
+        for run_dir in run_directories(path):
+            try:
+                found[run_dir] = evaluations(run_dir)[-1]
+            except UserError as error:
+                # Of several, others may have one.
+                if run_dir == path:
+                    raise
+                without.append(error)
+    if not found:
+        raise without[0]
+    print(results_table(found))
+    for error in without:
+        print(error)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import differences, require
-from albert_tf.io import files
+from albert_tf.io import directories, files
 from albert_tf.io.json_files import read_json, write_json
 from data_prep.docstring_prose import split_sentences
 from data_prep.package_prose import (
@@ -287,7 +287,7 @@ def build_sample_corpus(
         "packages": described,
         "classification_rows": num_rows,
     }
-    with files.new_directory(output_dir) as temporary:
+    with directories.new_directory(output_dir) as temporary:
         for name, text in texts.items():
             path = os.path.join(temporary, name)
             os.makedirs(os.path.dirname(path), exist_ok=True)

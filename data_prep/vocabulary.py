@@ -23,7 +23,7 @@ from typing import Any
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.config import UserError, differences, require
-from albert_tf.io import files
+from albert_tf.io import directories, files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.text.normalization import normalize, truncate_utf8
 from albert_tf.text.tokenizer import SentencePieceTokenizer
@@ -93,7 +93,7 @@ def train_vocabulary(
     finished = _finished_summary(output_dir, settings)
     if finished is not None:
         return finished
-    with files.new_directory(output_dir) as directory:
+    with directories.new_directory(output_dir) as directory:
         counts = {"lines": 0, "empty_lines": 0, "sentences": 0, "bytes": 0}
         sample = _sample(
             _sentences(lines, counts, clean_up),

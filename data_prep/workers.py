@@ -8,11 +8,12 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
+
+from albert_tf.io.worker_signals import workers_without_interrupts
 
 # Names of <malloc.h>, and how much freed memory a worker keeps at most.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -59,7 +60,9 @@ class Workers(contextlib.AbstractContextManager):
             return
         waiting: deque[concurrent.futures.Future] = deque()
         for item in items:
-            waiting.append(self._pool.submit(function, item))
+            # It starts a process while there are fewer than `number`.
+            with workers_without_interrupts():
+                waiting.append(self._pool.submit(function, item))
             if len(waiting) > 2 * self._number:
                 yield waiting.popleft().result()
         while waiting:
@@ -84,8 +87,6 @@ def _keep_freed_memory() -> None:
 
 def _begin_worker() -> None:
     """Prepares a worker, which ends when its parent ends, however it does."""
-    # Ctrl-C in a terminal reaches it too; its parent reports that.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _keep_freed_memory()
     parent = multiprocessing.parent_process()
 

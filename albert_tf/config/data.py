@@ -103,7 +103,8 @@ class PretrainingDataConfig(Section):
     )
     eval_fraction: float = setting(
         0.0,
-        "Share of the documents held out into a split of its own.",
+        "Share of the documents held out into a split of its own; at least "
+        "one.",
         minimum=0.0,
         maximum=0.5,
     )

@@ -164,7 +164,12 @@ def _check_replaceable(to_path: str, to_format: str, overwrite: bool) -> None:
         files.isdir(to_path) and not os.path.islink(to_path),
         f"{to_path} is a file or a link; name a directory or a new path.",
     )
-    names = files.listdir(to_path)
+    # A killed upload to a bucket may have left temporary files.
+    names = [
+        name
+        for name in files.listdir(to_path)
+        if files.unfinished(name) not in REPLACEABLE
+    ]
     others = sorted(set(names) - REPLACEABLE)
     require(
         not others,

@@ -183,6 +183,8 @@ def write_checkpoint(prefix: str, arrays: Mapping[str, np.ndarray]) -> None:
         )
         files.write(os.path.join(directory, "checkpoint"), str(state).encode())
     except (OSError, tf.errors.OpError) as error:
+        if files.is_disk_full(error):
+            raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{prefix} cannot be written: {reason}.") from None
 

@@ -17,7 +17,7 @@ from albert_tf.config import (
     shown,
     to_dict,
 )
-from albert_tf.io import files
+from albert_tf.io import directories, files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.weights import pretrained
 from albert_tf.text import tokenizer, tokenizer_base
@@ -98,16 +98,21 @@ def replacing_directory(
 
     When the body fails, `directory` is as it was. `last` is the file without
     which a directory in a bucket is incomplete; files of names that are not in
-    `replaces` are kept. A link stays one, to the new directory.
+    `replaces` are kept. A link stays one, to the new directory. What a killed
+    process has left is completed or removed first.
+
+    Raises:
+        UserError: when another process is writing to `directory`.
     """
     if files.is_remote(directory):
-        with files.local_directory(
+        with directories.local_directory(
             directory, last, replaces=replaces
         ) as temporary:
             yield temporary
         return
     directory = os.path.realpath(directory)
-    with files.new_directory(directory) as temporary:
+    with directories.new_directory(directory) as temporary:
+        _complete(directory, replaces)
         yield temporary
         flush_files(temporary)
         old = f"{temporary}{_OLD}"
@@ -119,8 +124,7 @@ def replacing_directory(
             if os.path.isdir(old):
                 os.rename(old, directory)
             raise
-    if os.path.isdir(old):
-        _empty(old, directory, replaces)
+        _complete(directory, replaces)
 
 
 def recover_directory(directory: str) -> None:
@@ -129,19 +133,26 @@ def recover_directory(directory: str) -> None:
     Only where no other process writes. The old directory is put back if it
     was already renamed.
     """
-    if files.is_remote(directory):
-        return
-    parent, name = os.path.split(os.path.realpath(directory))
+    if not files.is_remote(directory):
+        directory = os.path.realpath(directory)
+        directories.remove_unfinished(directory)
+        _complete(directory, FILES)
+
+
+def _complete(directory: str, replaces: Collection[str]) -> None:
+    """Empties the old directories, or puts one back where there is no new."""
+    parent, name = os.path.split(directory)
     for found in files.listdir(parent):
-        if not files.is_new_directory(found, name):
+        is_old = found.endswith(_OLD) and directories.is_new_directory(
+            found.removesuffix(_OLD), name
+        )
+        if not is_old:
             continue
-        path = os.path.join(parent, found)
-        if not path.endswith(_OLD):
-            shutil.rmtree(path)
-        elif os.path.isdir(directory):
-            _empty(path, directory, FILES)
+        old = os.path.join(parent, found)
+        if os.path.isdir(directory):
+            _empty(old, directory, replaces)
         else:
-            os.rename(path, directory)
+            os.rename(old, directory)
 
 
 def _empty(old: str, directory: str, replaces: Collection[str]) -> None:

@@ -13,12 +13,22 @@ import os
 import re
 import shutil
 import struct
-import tempfile
+import sys
 import uuid
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
-from errno import EACCES, EEXIST, EIO, ENOENT, ENOSPC, EOPNOTSUPP, EPROTO
+from collections.abc import Callable, Iterable, Iterator
+from errno import (
+    EACCES,
+    EDQUOT,
+    EEXIST,
+    EIO,
+    ENOENT,
+    ENOSPC,
+    EOPNOTSUPP,
+    EPROTO,
+    errorcode,
+)
 from typing import IO, Any
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -26,7 +36,10 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 _TEMPORARY = ".tmp-"
 # Few calls, however small the writes: one to a bucket takes tens of
 # milliseconds.
-_BUFFER_BYTES = 1 << 20
+BUFFER_BYTES = 1 << 20
+
+# Errors of a full disk, and of a user's full share of it.
+_DISK_FULL = (ENOSPC, EDQUOT)
 
 Path = str | os.PathLike[str]
 
@@ -54,11 +67,11 @@ def open(path: Path, mode: str = "rb") -> IO[Any]:
     """Returns an open file; text is UTF-8."""
     text = None if "b" in mode else "utf-8"
     if not is_remote(path):
-        buffering = _BUFFER_BYTES if mode == "wb" else -1
+        buffering = BUFFER_BYTES if mode == "wb" else -1
         return builtins.open(path, mode, buffering, encoding=text)
     raw = _RemoteFile(os.fspath(path), f"{mode[0]}b")
     kind = io.BufferedReader if raw.readable() else io.BufferedWriter
-    buffered = kind(raw, _BUFFER_BYTES)
+    buffered = kind(raw, BUFFER_BYTES)
     return io.TextIOWrapper(buffered, encoding=text) if text else buffered
 
 
@@ -67,22 +80,22 @@ def replacing(path: Path) -> Iterator[IO]:
     """Yields a file to write, which replaces `path` when it is complete.
 
     When writing fails nothing is left of it, and a file that had the name
-    before stays.
+    before stays. A pipe or device is written to, and not replaced.
     """
     path = os.fspath(path)
+    if not is_remote(path) and os.path.exists(path) and not isfile(path):
+        with naming(path, path), open(path, "wb") as file:
+            yield file
+        return
     temporary = temporary_name(path)
     try:
-        try:
-            file = open(temporary, "wb")
-        except OSError as error:
-            error.filename = path
-            raise
-        with file:
-            yield file
-            file.flush()
-            if not is_remote(path):
-                os.fsync(file.fileno())
-        replace(temporary, path)
+        with naming(path, temporary):
+            with open(temporary, "wb") as file:
+                yield file
+                file.flush()
+                if not is_remote(path):
+                    os.fsync(file.fileno())
+            replace(temporary, path)
     except BaseException:
         # Not to hide the error that led here.
         with contextlib.suppress(OSError):
@@ -90,109 +103,66 @@ def replacing(path: Path) -> Iterator[IO]:
         raise
 
 
+@contextlib.contextmanager
+def naming(path: Path, temporary: str) -> Iterator[None]:
+    """Names `path` in errors of what is written to a temporary path first.
+
+    Errors of `write` name no file at all.
+    """
+    try:
+        yield
+    except OSError as error:
+        name = os.fsdecode(error.filename or temporary)
+        # Only with a number does an error have a file.
+        if error.errno is not None and name.startswith(temporary):
+            error.filename, error.filename2 = os.fspath(path), None
+        raise
+    except _tensorflow_errors() as error:
+        number = _disk_full_number(error)
+        if not number and temporary in str(error):
+            number = _number_in(str(error), errorcode) or EIO
+        if not number:
+            raise
+        raise OSError(number, os.strerror(number), os.fspath(path)) from None
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Returns whether an error, or one that led to it, is of a full disk."""
+    while error is not None:
+        if _disk_full_number(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _disk_full_number(error: BaseException) -> int:
+    """Returns the number of an error of a full disk, else 0."""
+    if isinstance(error, OSError):
+        return error.errno if error.errno in _DISK_FULL else 0
+    if isinstance(error, _tensorflow_errors()):
+        # Where memory runs out the error is of the same class.
+        return _number_in(str(error), _DISK_FULL)
+    return 0
+
+
+def _number_in(text: str, numbers: Iterable[int]) -> int:
+    """Returns the first number whose description is in a text, else 0."""
+    return next((n for n in numbers if os.strerror(n) in text), 0)
+
+
+def _tensorflow_errors() -> tuple[type[Exception], ...]:
+    """Returns the class of TensorFlow's errors, if it is loaded."""
+    if "tensorflow" not in sys.modules:
+        return ()
+    import tensorflow as tf
+
+    return (tf.errors.OpError,)
+
+
 def write(path: Path, content: bytes) -> None:
     """Writes a file, which gets its name when it is complete."""
     with replacing(path) as file:
         file.write(content)
-
-
-@contextlib.contextmanager
-def new_directory(path: Path) -> Iterator[str]:
-    """Yields a new directory on disk, beside `path`, to be renamed to it.
-
-    No other file or directory has its name; it is removed with the context
-    unless it was renamed.
-    """
-    # Not `_TEMPORARY`, after which only files are looked for.
-    path = os.path.abspath(path)
-    directory = f"{path}.writing-{uuid.uuid4().hex[:12]}"
-    try:
-        os.makedirs(directory)
-    except OSError as error:
-        error.filename = path
-        raise
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def is_new_directory(found: str, name: str) -> bool:
-    """Returns whether `found` is a name of `new_directory` for `name`."""
-    pattern = rf"{re.escape(name)}\.writing-[0-9a-f]{{12}}(\.old)?"
-    return re.fullmatch(pattern, found) is not None
-
-
-@contextlib.contextmanager
-def local_directory(
-    directory: Path, last: str, *, replaces: Collection[str] = ()
-) -> Iterator[str]:
-    """Yields a directory on disk for files that are to go to `directory`.
-
-    It is `directory` itself, made where missing, where that is on disk. Else
-    it is a temporary one, whose files go to the bucket at the end; when the
-    body fails, nothing changes there.
-
-    Args:
-        directory: on disk or in a bucket.
-        last: the file that a reader looks for first; a directory without it
-            counts as incomplete.
-        replaces: names in a bucket's directory that are removed where the
-            body wrote none of that name; all other names stay.
-    """
-    directory = os.fspath(directory)
-    if not is_remote(directory):
-        makedirs(directory)
-        yield directory
-        return
-    with tempfile.TemporaryDirectory() as local:
-        yield local
-        _upload(local, directory.rstrip("/"), last, replaces)
-
-
-def _upload(
-    source: str, target: str, last: str, replaces: Collection[str]
-) -> None:
-    """Copies the files of a directory on disk into one in a bucket.
-
-    A bucket renames no directories. So the files in it stay until all new
-    ones are there under temporary names; then `last` goes first and comes
-    last, so that no mixture of old and new files looks complete.
-    """
-    names = sorted(_files_below(source), key=lambda name: name == last)
-    arriving = {n: temporary_name(f"{target}/{n}") for n in names}
-    try:
-        for parent in set(map(os.path.dirname, arriving.values())):
-            makedirs(parent)
-        for name, arrived in arriving.items():
-            with (
-                open(os.path.join(source, name)) as reader,
-                open(arrived, "wb") as writer,
-            ):
-                shutil.copyfileobj(reader, writer, _BUFFER_BYTES)
-        if isfile(f"{target}/{last}"):
-            remove(f"{target}/{last}")
-        for name, arrived in arriving.items():
-            replace(arrived, f"{target}/{name}")
-    except BaseException:
-        # Not to hide the error that led here.
-        for arrived in arriving.values():
-            with contextlib.suppress(OSError):
-                remove(arrived)
-        raise
-    for name in set(_files_below(target)).difference(names):
-        if name.split("/")[0].split(_TEMPORARY)[0] in replaces:
-            remove(f"{target}/{name}")
-
-
-def _files_below(directory: str, within: str = "") -> Iterator[str]:
-    """Yields the names of a directory's files, those deeper as "a/b"."""
-    for name in listdir(os.path.join(directory, within)):
-        path = os.path.join(within, name)
-        if isdir(os.path.join(directory, path)):
-            yield from _files_below(directory, path)
-        else:
-            yield path
 
 
 def temporary_name(path: str) -> str:

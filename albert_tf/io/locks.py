@@ -34,8 +34,10 @@ class _HeldError(Exception):
 
 
 @contextlib.contextmanager
-def locked(path: str, hint: str) -> Iterator[None]:
+def locked(path: str, hint: str, subject: str = "") -> Iterator[None]:
     """Holds the lock file `path` for as long as the context lasts.
+
+    `subject` is what the lock is for, by default the file's directory.
 
     The lock of a job that has ended is taken over: at once where it ran on
     this machine and the file is on a disk, else a minute after its last
@@ -46,6 +48,7 @@ def locked(path: str, hint: str) -> Iterator[None]:
             start, and `hint`.
         OSError: when it cannot be written.
     """
+    subject = subject or os.path.dirname(path)
     owner = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -60,7 +63,7 @@ def locked(path: str, hint: str) -> Iterator[None]:
         try:
             write = stack.enter_context(take(path, next(contents)))
         except _HeldError as error:
-            raise _in_use(path, str(error), hint) from None
+            raise _in_use(subject, str(error), hint) from None
         ended = threading.Event()
 
         def renew() -> None:
@@ -71,7 +74,7 @@ def locked(path: str, hint: str) -> Iterator[None]:
                         write(next(contents))
                 except _HeldError as error:
                     # At once: whatever it wrote now would be the other's.
-                    text = f"{_in_use(path, str(error), hint)}\n"
+                    text = f"{_in_use(subject, str(error), hint)}\n"
                     with contextlib.suppress(OSError):
                         os.write(2, text.encode())
                     os._exit(1)
@@ -95,7 +98,8 @@ def check_free(path: str, hint: str) -> None:
             # Shared: two jobs that look at once are not in each other's way.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _in_use(path, _content(file.fileno()), hint) from None
+            content = _content(file.fileno())
+            raise _in_use(os.path.dirname(path), content, hint) from None
 
 
 @contextlib.contextmanager
@@ -129,8 +133,8 @@ def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
         same_host = _holder(before).get("host") == socket.gethostname()
         if before and not same_host:
             _wait_for_expiry(path, before)
-        write(content)
         try:
+            write(content)
             yield write
         finally:
             # Before it is freed: the next holder then sees that its file is
@@ -216,11 +220,11 @@ def _holder(content: str) -> dict:
     return value if isinstance(value, dict) else {}
 
 
-def _in_use(path: str, content: str, hint: str) -> UserError:
+def _in_use(subject: str, content: str, hint: str) -> UserError:
     who = "another job"
     if holder := _holder(content):
         who = (
             f"process {holder.get('pid')} on {holder.get('host')}, which "
             f"runs since {holder.get('since')}"
         )
-    return UserError(f"{os.path.dirname(path)} is in use by {who}. {hint}")
+    return UserError(f"{subject} is in use by {who}. {hint}")

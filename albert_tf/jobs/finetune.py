@@ -39,6 +39,10 @@ from albert_tf.training.job import Job, start
 from albert_tf.training.loop import train
 from albert_tf.training.objectives import head_objective
 
+# A model that is no better than this above the most frequent class, as in
+# pretraining above the most frequent token, is not learning.
+_MARGIN_ABOVE_BASELINE = 0.02
+
 
 def run_finetuning(
     config: FinetuneConfig,
@@ -230,6 +234,30 @@ def _resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
     )
 
 
+def _no_better_than_guessing(
+    metrics: Mapping[str, float], best_metric: str
+) -> str:
+    """Returns a comparison with the same answer for all; "" if better."""
+    squared_error = "mean_squared_error"
+    for name, prefix, guess in (
+        (best_metric, "majority_class_", "the most frequent class"),
+        (squared_error, "mean_guess_", "the mean"),
+    ):
+        if f"{prefix}{name}" not in metrics:
+            continue
+        value, baseline = metrics[name], metrics[f"{prefix}{name}"]
+        if name == squared_error:
+            is_better = value < baseline
+        else:
+            is_better = value > baseline + _MARGIN_ABOVE_BASELINE
+        if not is_better:
+            return (
+                f"{name} is {value:.4g}, and always answering {guess} has "
+                f"{baseline:.4g}"
+            )
+    return ""
+
+
 @dataclasses.dataclass(kw_only=True)
 class _Finetuning(Job):
     """Fine-tuning; `evaluated` is by the suffix of the metrics' names."""
@@ -268,22 +296,44 @@ class _Finetuning(Job):
         for suffix, part in self.evaluated.items():
             loss, answers = part.answers(self.trainer)
             self._last_figures[suffix] = kind.figure(answers)
-            constant = kind.constant_prediction(answers)
-            if constant and step >= self.config.optimizer.num_warmup_steps:
-                # The large second models have been reported to collapse with
-                # the paper's rates (google-research/albert lowers RACE's).
-                rate = self.config.optimizer.learning_rate
-                self.log(
-                    f"All {self.task.evaluated[suffix]} examples get the same "
-                    f"answer at step {step}: {constant}. If this persists, "
-                    "start again in another --run_dir: if the learning rate is "
-                    f"high, with --learning_rate={rate / 2:g}; if it is low, "
-                    "with more steps or a higher rate."
-                )
             found = kind.compute_metrics(answers, self.task.metrics)
+            if step >= self.config.optimizer.num_warmup_steps:
+                constant = kind.constant_prediction(answers)
+                self._warn_if_not_learning(step, suffix, constant, found)
             for name, value in ({"loss": loss} | found).items():
                 metrics[f"{name}{suffix}"] = value
         return metrics
+
+    def _warn_if_not_learning(
+        self,
+        step: int,
+        suffix: str,
+        constant: str | None,
+        metrics: Mapping[str, float],
+    ) -> None:
+        """Logs that all answers are alike, or no better than one guess."""
+        split = self.task.evaluated[suffix]
+        problem = ""
+        if constant:
+            problem = (
+                f"All {split} examples get the same answer at step {step}: "
+                f"{constant}."
+            )
+        elif comparison := _no_better_than_guessing(metrics, self.best_metric):
+            problem = (
+                f"At step {step} of {self.config.training.num_train_steps} "
+                f"the {split} {comparison}: the model is not learning."
+            )
+        if problem:
+            # The large second models have been reported to collapse with the
+            # paper's rates (google-research/albert lowers RACE's).
+            rate = self.config.optimizer.learning_rate
+            self.log(
+                f"{problem} If this persists, start again in another "
+                "--run_dir: if the learning rate is high, with "
+                f"--learning_rate={rate / 2:g}; if it is low, with more steps "
+                "or a higher rate."
+            )
 
     def flops(self, step: int, batch: Batch) -> int:
         source: Any = self.phases.source(step)

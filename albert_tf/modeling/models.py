@@ -8,7 +8,7 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import require, to_dict
-from albert_tf.io import files
+from albert_tf.io import directories, files
 from albert_tf.modeling.dropout import fold_in
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.fit import FittableModel
@@ -420,7 +420,7 @@ class AlbertModel(FittableModel):
             files.isdir(directory) or not files.exists(directory),
             f"{directory} is a file; name a directory.",
         )
-        with files.local_directory(
+        with directories.local_directory(
             directory, last=pretrained.CONFIG_FILE
         ) as local:
             length = self.config.max_position_embeddings

@@ -15,6 +15,7 @@ import glob
 import hashlib
 import itertools
 import os
+import re
 import resource
 import shutil
 import tempfile
@@ -32,8 +33,11 @@ from albert_tf.records.tfrecord import record_spans, write_records
 METADATA_NAME = "metadata.json"
 # The tokenizer of the records, beside them.
 TOKENIZER_DIRECTORY = "tokenizer"
+# Beside them until metadata.json is written.
+WORK_DIRECTORY = ".work"
 FORMAT_VERSION = 1
 _COPY_BYTES = 1 << 24
+_TFRECORD = re.compile(r"tf_?record")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,12 +241,8 @@ def read_metadata(directory: files.Path) -> dict[str, Any]:
         f"{directory} is not a directory of shards.",
     )
     path = os.path.join(directory, METADATA_NAME)
-    require(
-        files.isfile(path),
-        f"{directory or '.'} has no {METADATA_NAME}, so its shards are "
-        "unfinished; run build_pretraining_data again with this output "
-        "directory to finish it.",
-    )
+    if not files.isfile(path):
+        raise UserError(_without_metadata(directory or "."))
     metadata = read_json(path)
     version = metadata.get("format_version")
     require(
@@ -251,6 +251,30 @@ def read_metadata(directory: files.Path) -> dict[str, Any]:
         "Build the shards again.",
     )
     return metadata
+
+
+def _without_metadata(directory: str) -> str:
+    """Returns a message about a directory that no build has finished."""
+    names = files.listdir(directory)
+    if WORK_DIRECTORY in names:
+        return (
+            f"{directory} has no {METADATA_NAME}, so its shards are "
+            "unfinished; run build_pretraining_data again with this output "
+            "directory to finish it."
+        )
+    records = [name for name in names if _TFRECORD.search(name)]
+    if records:
+        return (
+            f"{directory} has {records[0]} but no {METADATA_NAME}, which a "
+            "build writes beside its shards; copy it too, or import shards of "
+            "google-research/albert by build_pretraining_data --import_shards."
+        )
+    found = f"it has {', '.join(names[:3])}" if names else "it is empty"
+    return (
+        f"{directory} is not a directory of shards ({found}); make shards of "
+        "text by build_pretraining_data --input=TEXT --output_dir=SHARDS, and "
+        "give their directory."
+    )
 
 
 def _own_cache() -> str:

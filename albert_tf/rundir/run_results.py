@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -44,6 +45,37 @@ def log_lines(path: str) -> Iterator[dict]:
                     f"{path}, line {number} is damaged; the run's own "
                     "command, started again, removes it."
                 ) from None
+
+
+def run_directories(path: str) -> list[str]:
+    """Returns the run directories at a path: itself, or those in it.
+
+    Those of --num_runs, in a directory of `path`, are found too.
+
+    Raises:
+        UserError: when there is none.
+    """
+    found = list(_runs_at(path, 2))
+    if not found:
+        raise UserError(
+            f"{path} is not a run directory, nor a directory of some: no "
+            f"{os.path.join(path, METRICS_FILE)}."
+        )
+    return found
+
+
+def _runs_at(path: str, depth: int) -> Iterator[str]:
+    if files.isfile(os.path.join(path, METRICS_FILE)):
+        yield path
+    elif depth and files.isdir(path):
+        # run-10 after run-9.
+        for name in sorted(files.listdir(path), key=_by_numbers):
+            yield from _runs_at(os.path.join(path, name), depth - 1)
+
+
+def _by_numbers(name: str) -> list[tuple[str, int]]:
+    parts = re.findall(r"(\D*)(\d*)", name)
+    return [(text, int(digits or 0)) for text, digits in parts]
 
 
 def evaluations(run_dir: str) -> list[dict]:

@@ -8,7 +8,6 @@ import io
 import json
 import multiprocessing
 import os
-import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from albert_tf.config import FeatureConfig, to_dict
 from albert_tf.io import files
+from albert_tf.io.worker_signals import workers_without_interrupts
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.features import Features, concatenated
 from albert_tf.tasks.kinds.base import Kind
@@ -115,16 +115,12 @@ class FeatureBuilder:
             return concatenated([build(chunk) for chunk in chunks])
         # Not forked: TensorFlow's threads do not survive that.
         context = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(
-            workers,
-            context,
-            # Ctrl-C in a terminal reaches them too; this process reports it.
-            initializer=signal.signal,
-            initargs=(signal.SIGINT, signal.SIG_IGN),
-        ) as pool:
+        with concurrent.futures.ProcessPoolExecutor(workers, context) as pool:
             # The tokenizer is sent to each process only once.
             share = -(-len(chunks) // workers)
-            return concatenated(list(pool.map(build, chunks, chunksize=share)))
+            with workers_without_interrupts():
+                built = pool.map(build, chunks, chunksize=share)
+            return concatenated(list(built))
 
     def _digest(self, examples: Sequence[Any], training: bool) -> str:
         settings = to_dict(self.config)

@@ -9,6 +9,7 @@ initialisation and AdamW are those of transformers and PyTorch. Writes the
 metrics.jsonl and timing.jsonl of a run. Started again, it begins anew.
 """
 
+import itertools
 import json
 import math
 import os
@@ -19,7 +20,15 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.config import PretrainConfig, require, shares_whole_groups
+from albert_tf.config import (
+    MaskingConfig,
+    PretrainConfig,
+    override,
+    require,
+    setting_fields,
+    shares_whole_groups,
+    to_dict,
+)
 from albert_tf.experiments.recipe import flops_per_step
 from albert_tf.inputs.input_pipeline import PretrainingBatches, prefetch
 from albert_tf.records.shards import open_shards
@@ -37,6 +46,36 @@ FLAGS = flags.FLAGS
 
 # What the Trainer of transformers does not decay.
 _NOT_DECAYED = ("bias", "LayerNorm", "layer_norm")
+
+# Settings that the peer takes over, or checks by a rule of its own.
+_TAKEN_OVER = frozenset(
+    (
+        *setting_fields(MaskingConfig()),
+        # The architecture.
+        *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers"),
+        *("num_hidden_groups", "inner_group_num", "num_attention_heads"),
+        *("intermediate_size", "hidden_act", "hidden_dropout_prob"),
+        *("attention_probs_dropout_prob", "classifier_dropout_prob"),
+        *("max_position_embeddings", "type_vocab_size", "initializer_range"),
+        *("layer_norm_eps", "sharing", "sentence_objective"),
+        # The optimizer and the run.
+        *("learning_rate", "num_warmup_steps", "weight_decay_rate"),
+        *("beta_1", "beta_2", "epsilon", "max_grad_norm", "num_train_steps"),
+        *("train_batch_size", "eval_batch_size", "seed", "precision"),
+        *("eval_steps", "max_eval_steps"),
+    )
+)
+# Settings that change no result of AdamW: how a step is computed, what is
+# logged and saved. PyTorch's AdamW always corrects the bias, which is part of
+# the peer.
+_WITHOUT_EFFECT = frozenset(
+    (
+        *("micro_batch_size", "steps_per_loop", "xla", "remat"),
+        *("pack_sequences", "save_checkpoints_steps", "keep_checkpoint_max"),
+        *("log_steps", "best_metric", "on_nonfinite", "bias_correction"),
+        *("exclude_from_layer_adaptation", "always_project_embeddings"),
+    )
+)
 
 
 def define_flags() -> None:
@@ -64,26 +103,49 @@ def main() -> None:
 def check(config: PretrainConfig) -> None:
     """Raises UserError for settings that transformers has no equal of."""
     require_packages("The comparison", TransformersSide.packages)
+    precision = config.training.precision
     require(
-        shares_whole_groups(config.model)
-        and config.optimizer.optimizer == "adamw"
-        and not config.pretraining.depth_schedule
-        and not config.pretraining.masking_schedule
-        and not config.pretraining.ngram_schedule
-        and config.pretraining.sentence_loss_weight == 1.0
-        and config.training.precision in ("float32", "bfloat16"),
-        "The comparison is of shared layers and AdamW, with one depth, one way "
-        "of masking and sentence_loss_weight=1, in float32 or bfloat16.",
+        shares_whole_groups(config.model) and precision != "float16",
+        "The comparison is of layers that share all weights of a group, in "
+        f"float32 or bfloat16; got sharing={config.model.sharing}, "
+        f"precision={precision}.",
     )
+    expected = _settings(override(PretrainConfig(), {"optimizer": "adamw"}))
+    wrong = [
+        f"{name}={value} (expected {expected[name]})"
+        for name, value in _settings(config).items()
+        if name not in _TAKEN_OVER | _WITHOUT_EFFECT and value != expected[name]
+    ]
+    require(
+        not wrong,
+        f"The comparison has no equal of {', '.join(wrong)}.",
+    )
+
+
+def _settings(config: PretrainConfig) -> dict[str, Any]:
+    """Returns all settings by name."""
+    sections = to_dict(config).values()
+    return dict(itertools.chain(*(section.items() for section in sections)))
 
 
 def batches(
     config: PretrainConfig, data: str, split: str
 ) -> PretrainingBatches:
-    """Returns the batches that bin.pretrain reads with these settings."""
+    """Returns the batches that bin.pretrain reads with these settings.
+
+    Raises:
+        UserError: for shards of another sentence objective.
+    """
     training = config.training
+    shards = open_shards(data, split)
+    objective = shards.metadata["sentence_objective"]
+    require(
+        objective == "sop" == (config.pretraining.sentence_objective or "sop"),
+        f"{data} was built with sentence_objective={objective}; the "
+        "comparison is of sentence_objective=sop.",
+    )
     return PretrainingBatches(
-        open_shards(data, split),
+        shards,
         masking_config=config.masking,
         batch_size=training.train_batch_size
         if split == "train"

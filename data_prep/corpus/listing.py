@@ -1,8 +1,12 @@
-"""Finds the text files that inputs name: `list_files`."""
+"""Finds the text files that inputs name: `list_files`.
+
+What it leaves out of directories is described by `describe_left_out`.
+"""
 
 import glob
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 from albert_tf.config import UserError, require
 from data_prep.corpus.text_files import GZIP_SUFFIX
@@ -20,25 +24,31 @@ EXPECTED_INPUT = (
     f"{', '.join('*' + s for s in FORM_OF_SUFFIX)} (or these with "
     f"{GZIP_SUFFIX}), or a pattern that matches files is needed."
 )
+# Kinds of files that a message names.
+_SHOWN_KINDS = 8
 
 
-def list_files(inputs: Iterable[str]) -> list[str]:
+def list_files(
+    inputs: Iterable[str], left_out: set[str] | None = None
+) -> list[str]:
     """Returns the text files that `inputs` name, sorted, each once.
 
     An input is a file, a directory (searched to every depth, links included,
     for names as `is_text_name` has them) or a glob. Of several paths to one
-    file the first in sorted order stands.
+    file the first in sorted order stands. The other files of directories,
+    hidden ones aside, are added to `left_out`.
 
     Raises:
         UserError: if an input is missing, cannot be read, matches nothing or
             holds no text, or if a name is not UTF-8.
     """
     found: dict[str, str] = {}
+    left_out = set() if left_out is None else left_out
     for path in inputs:
-        files = _files_of(path)
-        require(
-            bool(files), f"The input {path!r} holds no text: {EXPECTED_INPUT}"
-        )
+        others: set[str] = set()
+        files = _files_of(path, others)
+        _require_text(path, files, others)
+        left_out.update(map(os.path.realpath, others))
         for file in files:
             location = os.path.realpath(file)
             found[location] = min(file, found.get(location, file))
@@ -49,7 +59,33 @@ def list_files(inputs: Iterable[str]) -> list[str]:
             raise UserError(
                 f"The file name {path!r} is not UTF-8; rename it."
             ) from None
+    left_out.difference_update(found)
     return sorted(found.values())
+
+
+def _require_text(
+    path: str, files: Collection[str], left_out: Collection[str]
+) -> None:
+    """Raises UserError unless an input holds `files`."""
+    others = f"{describe_left_out(left_out)}. " if left_out else ""
+    others += EXPECTED_INPUT[0].upper() + EXPECTED_INPUT[1:]
+    require(bool(files), f"The input {path!r} holds no text. {others}")
+
+
+def describe_left_out(paths: Collection[str]) -> str:
+    """Returns how many files of which kind are not read."""
+    kinds = Counter(map(_kind, sorted(paths))).most_common()
+    shown = [f"{number} {kind}" for kind, number in kinds[:_SHOWN_KINDS]]
+    if rest := sum(number for _, number in kinds[_SHOWN_KINDS:]):
+        shown.append(f"{rest} of other kinds")
+    return f"Files that are not read: {', '.join(shown)}"
+
+
+def _kind(path: str) -> str:
+    """Returns a file's suffix, in front of that of gzip if it has both."""
+    suffix = text_suffix(path)
+    is_gzipped = path.lower().endswith(GZIP_SUFFIX)
+    return suffix + GZIP_SUFFIX * is_gzipped or "without a suffix"
 
 
 def is_text_name(path: str) -> bool:
@@ -58,8 +94,20 @@ def is_text_name(path: str) -> bool:
     Its suffix is in FORM_OF_SUFFIX, also gzipped, and no part of its path
     from the directory begins with a dot.
     """
-    hidden = any(part.startswith(".") for part in path.split("/"))
-    return not hidden and text_suffix(path) in FORM_OF_SUFFIX
+    return _has_text_suffix(path) and not _is_hidden(path)
+
+
+def is_left_out(path: str) -> bool:
+    """Returns whether a file of a directory is no text, and not hidden."""
+    return not _has_text_suffix(path) and not _is_hidden(path)
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(".") for part in path.split("/"))
+
+
+def _has_text_suffix(path: str) -> bool:
+    return text_suffix(path) in FORM_OF_SUFFIX
 
 
 def text_suffix(path: str) -> str:
@@ -68,11 +116,12 @@ def text_suffix(path: str) -> str:
     return os.path.splitext(name)[1]
 
 
-def _files_of(path: str) -> list[str]:
+def _files_of(path: str, left_out: set[str]) -> list[str]:
+    """Returns the files of an input; those it leaves out are added."""
     if os.path.isfile(path):
         return [path]
     if os.path.isdir(path):
-        return _text_files_under(path)
+        return _text_files_under(path, left_out)
     if glob.has_magic(path):
         return list(filter(_is_file, glob.glob(path, recursive=True)))
     require(os.path.exists(path), f"The input {path!r} does not exist.")
@@ -82,7 +131,7 @@ def _files_of(path: str) -> list[str]:
     )
 
 
-def _text_files_under(directory: str) -> list[str]:
+def _text_files_under(directory: str, left_out: set[str]) -> list[str]:
     def refuse(error: OSError) -> None:
         raise UserError(f"{error.filename}: {error.strerror}.")
 
@@ -90,8 +139,10 @@ def _text_files_under(directory: str) -> list[str]:
     seen = {os.path.realpath(directory)}
     walk = os.walk(directory, onerror=refuse, followlinks=True)
     for folder, folders, names in walk:
-        paths = (os.path.join(folder, n) for n in names if is_text_name(n))
-        files += filter(_is_file, paths)
+        paths = [os.path.join(folder, n) for n in names if n[0] != "."]
+        texts = list(filter(_has_text_suffix, paths))
+        files += filter(_is_file, texts)
+        left_out.update(set(paths).difference(texts))
         # Sorted, for of two links to one folder the first is followed.
         entered, folders[:] = sorted(folders), []
         for name in entered:

@@ -62,11 +62,10 @@ _PLAIN_END = re.compile(
 _CACHED_CONTEXTS = 100_000
 
 # The property Sentence_Terminal of Unicode 18.0, in the Basic Multilingual
-# Plane (`re` is ten times slower with characters beyond it). Not here are the
-# marks of Latin text (ASCII, U+2000 to U+206F, U+2E00 to U+2E7F), and the full
-# stops U+FE52 and U+FF0E, which also stand in numbers and names. A table of our
-# own: the same text gives the same sentences with any version of a library.
-# The tests compare it with the library regex.
+# Plane. Not here are the marks of Latin text (ASCII, U+2000 to U+206F, U+2E00
+# to U+2E7F), and the full stops U+FE52 and U+FF0E, which also stand in numbers
+# and names. A table of our own: the same text gives the same sentences with any
+# version of a library. The tests compare it with the library regex.
 _TERMINALS = (
     "\u0589\u061d-\u061f\u06d4\u0700-\u0702\u07f9\u0837\u0839\u083d\u083e"
     "\u0964\u0965\u104a\u104b\u1362\u1367\u1368\u166e\u1735\u1736\u17d4\u17d5"
@@ -75,6 +74,15 @@ _TERMINALS = (
     "\ua4ff\ua60e\ua60f\ua6f3\ua6f7\ua876\ua877\ua8ce\ua8cf\ua92f\ua9c8\ua9c9"
     "\uaa5d-\uaa5f\uaaf0\uaaf1\uabeb\ufe12\ufe15\ufe16\ufe56\ufe57\uff01"
     "\uff1f\uff61"
+)
+# Those beyond it (U+10A56 and so on).
+_TERMINALS_BEYOND = (
+    "10a56-10a57 10f55-10f59 10f86-10f89 11047-11048 110be-110c1 "
+    "11141-11143 111c5-111c6 111cd 111de-111df 11238-11239 1123b-1123c "
+    "112a9 113d4-113d5 1144b-1144c 115c2-115c3 115c9-115d7 11641-11642 "
+    "1173c-1173e 11944 11946 11a42-11a43 11a9b-11a9c 11c41-11c42 "
+    "11ef7-11ef8 11f43-11f44 16a6e-16a6f 16af5 16b37-16b38 16b44 "
+    "16d6e-16d6f 16e98 1bc9f 1da88"
 )
 _MARKS = _TERMINALS + ".!?\uff0e"
 # Punctuation that closes, and quotes that may (Pe, Pf and SB=Close of UAX #29,
@@ -85,6 +93,7 @@ _CLOSING = (
     "\ufe3a\ufe3c\ufe3e\ufe40\ufe42\ufe44\ufe48\ufe5a\ufe5c\ufe5e\uff09\uff3d"
     "\uff5d\uff60\uff63"
 )
+_CLOSING_BEYOND = "1f676-1f678"
 # SContinue of UAX #29: the sentence continues.
 _CONTINUING = (
     ",\\-:;\u037e\u055d\u060c\u060d\u07f8\u1802\u1808\u2013\u2014\u3001"
@@ -107,6 +116,25 @@ _TERMINAL_END = re.compile(
     (?:\n|(?P<goes_on>[{_CONTINUING}]))?""",
     re.VERBOSE,
 )
+
+
+def _stand_ins(code_points: str, character: str) -> dict[str, str]:
+    """Returns `character` for each of "10a56-10a57 16af5", in hexadecimal."""
+    found = {}
+    for part in code_points.split():
+        first, _, last = part.partition("-")
+        numbers = range(int(first, 16), int(last or first, 16) + 1)
+        found.update(dict.fromkeys(map(chr, numbers), character))
+    return found
+
+
+# With characters beyond the Basic Multilingual Plane in a set `re` is a hundred
+# times slower; these stand for them, one for one.
+_STAND_INS = {
+    **_stand_ins(_TERMINALS_BEYOND, "\u3002"),
+    **_stand_ins(_CLOSING_BEYOND, "\u201d"),
+}
+_BEYOND = re.compile("[\U00010000-\U0010ffff]")
 _ASCII_MARK = re.compile("[.!?]")
 _MARK_AT_END = re.compile(rf"[{_MARKS}\u2026][{_CLOSING}\s]*\Z")
 
@@ -225,16 +253,21 @@ def _passages(text: str) -> Iterator[str]:
     """
     begin = 0
     if not text.isascii():
-        for match in _TERMINAL_END.finditer(text):
+        for match in _TERMINAL_END.finditer(_with_stand_ins(text)):
             if not match["goes_on"]:
                 yield text[begin : match.end()]
                 begin = match.end()
     yield text[begin:]
 
 
+def _with_stand_ins(text: str) -> str:
+    """Returns a text of the same length that _TERMINAL_END can be sought in."""
+    return _BEYOND.sub(lambda found: _STAND_INS.get(found[0], found[0]), text)
+
+
 def has_end(sentence: str) -> bool:
     """Returns whether a sentence ends with a mark, quotes behind it or not."""
-    return bool(_MARK_AT_END.search(sentence))
+    return bool(_MARK_AT_END.search(_with_stand_ins(sentence)))
 
 
 def cut_long_sentences(sentences: Iterable[str]) -> Iterator[str]:

@@ -24,8 +24,12 @@ from data_prep.corpus import listing
 _AS_STORED = CompressionTypes.UNCOMPRESSED
 
 
-def list_files(inputs: Sequence[str]) -> list[str]:
+def list_files(
+    inputs: Sequence[str], left_out: set[str] | None = None
+) -> list[str]:
     """Returns the text files that `inputs` name, in any file system.
+
+    The other files of directories are added to `left_out`.
 
     Patterns of remote paths are Beam's: `*` stays within a directory, `**`
     does not. Beam lists hdfs:// to no depth: a directory's own files are
@@ -34,17 +38,21 @@ def list_files(inputs: Sequence[str]) -> list[str]:
     Raises:
         UserError: if an input is missing or holds no text.
     """
-    found = listing.list_files(itertools.filterfalse(files.is_remote, inputs))
+    left_out = set() if left_out is None else left_out
+    found = listing.list_files(
+        itertools.filterfalse(files.is_remote, inputs), left_out
+    )
     remote: set[str] = set()
     for path in filter(files.is_remote, inputs):
         with _user_errors(path):
-            of_path = _files_at(path)
+            of_path = _files_at(path, left_out)
         require(
             bool(of_path),
             f"The input {path!r} does not exist or holds no text: "
             f"{listing.EXPECTED_INPUT}",
         )
         remote.update(of_path)
+    left_out.difference_update(remote)
     return found + sorted(remote)
 
 
@@ -96,15 +104,20 @@ def remove_tree(directory: str) -> None:
         FileSystems.delete([os.path.join(directory, "")])
 
 
-def _files_at(path: str) -> list[str]:
+def _files_at(path: str, left_out: set[str]) -> list[str]:
+    """Returns the files of an input; those it leaves out are added."""
     try:
         found = [file.path for file in _match(path)]
     except BeamIOError:
         found = []  # HDFS has no size for a directory.
-    return found or [
-        file.path
-        for file in _under(path, "**")
-        if listing.is_text_name(file.path.removeprefix(path))
+    if found:
+        return found
+    below = [file.path for file in _under(path, "**")]
+    left_out.update(
+        file for file in below if listing.is_left_out(file.removeprefix(path))
+    )
+    return [
+        file for file in below if listing.is_text_name(file.removeprefix(path))
     ]
 
 

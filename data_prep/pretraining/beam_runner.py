@@ -66,7 +66,6 @@ from data_prep.pretraining.build_directory import (
 )
 from data_prep.pretraining.build_plan import BuildPlan, group_of
 from data_prep.pretraining.record_parts import KEY_BYTES
-from data_prep.pretraining.sources import unit_document
 
 _SURVEY_DIRECTORY = ".survey"
 _COUNTS = "counts"  # the name of a second output
@@ -326,7 +325,7 @@ def _read(
     number, survey = numbered
     documents = read_again(survey, open_file=_open_file)
     for index, document in enumerate(documents):
-        item = unit_document(survey.file.origin, document, plan.config)
+        item = plan.unit_document(survey, document)
         yield (number, index), tuple(item)
 
 

@@ -6,7 +6,6 @@ runner that has finished leaves `.work/result.json`.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -26,13 +25,14 @@ from albert_tf.config import (
     differences,
     require,
 )
-from albert_tf.io.files import is_remote, unfinished
+from albert_tf.io.files import is_disk_full, is_remote, unfinished
 from albert_tf.io.json_files import parse_json
 from albert_tf.io.locks import locked
 from albert_tf.records.shards import (
     FORMAT_VERSION,
     METADATA_NAME,
     TOKENIZER_DIRECTORY,
+    WORK_DIRECTORY,
     ShardInfo,
 )
 from albert_tf.text.tokenizer import Tokenizer
@@ -78,7 +78,7 @@ class BuildDirectory:
     ) -> None:
         self.path = path
         self.files = files
-        self.work_path = os.path.join(path, ".work")
+        self.work_path = os.path.join(path, WORK_DIRECTORY)
         self.tokenizer_path = os.path.join(path, TOKENIZER_DIRECTORY)
         self.splitter_path = os.path.join(
             path, f"{config.sentence_splitter}.json"
@@ -176,7 +176,7 @@ class BuildDirectory:
             try:
                 yield
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if not is_disk_full(error):
                     raise
                 raise UserError(
                     f"{error.filename or self.path}: {error.strerror}; about "
@@ -282,6 +282,9 @@ def _peak_bytes(plan: BuildPlan) -> int:
 
 
 def _size(num_bytes: float) -> str:
+    """Returns a number of bytes in a unit of three digits; bytes are whole."""
+    if num_bytes < 1000:
+        return f"{num_bytes:.0f}B"
     return tqdm.format_sizeof(num_bytes, "B")
 
 

@@ -116,21 +116,21 @@ def build_warnings(
     found = []
     if (padding := estimate.shares["padding_share"]) > _MAX_PADDING:
         found.append(
-            f"{100 * padding:.2g}% of the records will be "
+            f"{padding:.0%} of the records will be "
             f"padding at max_seq_length={config.max_seq_length}; consider "
             f"{_alternatives(separator, shorter)}."
         )
     if (lost := estimate.shares["lost_share"]) > _MAX_LOST:
         kept = _alternatives(separator, splitter, "--sentence_objective=none")
         found.append(
-            f"{100 * lost:.2g}% of the tokens will be in no "
+            f"{lost:.0%} of the tokens will be in no "
             "record, since a document of one sentence makes no pair of "
             f"segments; consider {kept}."
         )
     if (unknown := estimate.shares["unknown_share"]) > _MAX_UNKNOWN:
         words = ", ".join(_unknown_words(sample, tokenizer))
         found.append(
-            f"{100 * unknown:.2g}% of the tokens will be "
+            f"{unknown:.0%} of the tokens will be "
             f"unknown to the tokenizer, most often in {words}; consider "
             "another --tokenizer, such as one trained on this text "
             "(bin.train_vocab), or text without these."

@@ -7,6 +7,7 @@ settings alone, so every runner that carries it out writes the same bytes.
 
 import dataclasses
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
-    UserError,
+    require,
     to_dict,
 )
 from albert_tf.config.data import MAX_SHARDS
@@ -23,6 +24,7 @@ from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.duplicates import DIGEST_ROW_BYTES
 from data_prep.corpus.reading import (
+    Document,
     FileSurvey,
     UnitDocument,
     document_names,
@@ -42,7 +44,7 @@ from data_prep.pretraining.record_parts import Partition
 from data_prep.pretraining.sources import (
     EVAL,
     TRAIN,
-    is_held_out,
+    held_out_draw,
     unit_document,
 )
 
@@ -77,6 +79,16 @@ class BuildPlan:
     unit_characters: int  # of text in a unit of work, about
     # Groups of documents that lend each other segments; 0 if none is lent.
     num_groups: int
+    # Documents of the training input whose draw is below are held out.
+    eval_threshold: float
+
+    def unit_document(
+        self, survey: FileSurvey, document: Document
+    ) -> UnitDocument:
+        """Returns a document of a file with its split."""
+        seed = self.config.random_seed
+        origin = survey.file.origin
+        return unit_document(origin, document, seed, self.eval_threshold)
 
     def record_maker(self, tokenizer: Tokenizer) -> RecordMaker:
         """Returns the maker of its records, the same in every process."""
@@ -111,7 +123,7 @@ def make_plan(
 
     Raises:
         UserError: if more of the corpus is bad than `max_bad_fraction`, or
-            `eval_fraction` leaves a split empty.
+            `eval_fraction` is to divide a single document.
     """
     report = CorpusReport()
     characters = Counter[str]()
@@ -120,8 +132,9 @@ def make_plan(
         of_file = survey.report.counts["characters"]
         characters[survey.file.origin] += of_file
     report.check(max_bad_fraction)
+    eval_threshold, notes = 0.0, []
     if config.eval_fraction:
-        _check_held_out(surveys, report.counts["documents"], config)
+        eval_threshold, notes = _eval_threshold(surveys, config)
         held_out = round(characters[TRAIN] * config.eval_fraction)
         characters[EVAL] += held_out
         characters[TRAIN] -= held_out
@@ -147,6 +160,7 @@ def make_plan(
         settings=settings,
         report=report,
         warnings=[
+            *notes,
             *build_warnings(estimate, config, forms, sample, tokenizer),
             *sentence_end_warnings(sample, splitter, config),
         ],
@@ -162,6 +176,7 @@ def make_plan(
         num_groups=(
             1 + total // _GROUP_CHARS if objective.needs_other_documents else 0
         ),
+        eval_threshold=eval_threshold,
     )
 
 
@@ -207,26 +222,41 @@ def _partition(
     return Partition(num_shards)
 
 
-def _check_held_out(
-    surveys: Sequence[FileSurvey], total: int, config: PretrainingDataConfig
-) -> None:
-    """Raises UserError if all documents are held out, or none."""
-    draws = (
-        is_held_out(name, config)
-        for survey in surveys
-        for name in itertools.islice(
-            document_names(survey.file), survey.report.counts["documents"]
-        )
+def _eval_threshold(
+    surveys: Sequence[FileSurvey], config: PretrainingDataConfig
+) -> tuple[float, list[str]]:
+    """Returns the draw below which a document is held out, and a log line.
+
+    It is eval_fraction, unless that holds out all documents or none: then one
+    of them goes to the other split, that with the nearest draw.
+
+    Raises:
+        UserError: if there is only one document.
+    """
+    fraction = config.eval_fraction
+    total = below = 0
+    lowest, highest = 1.0, 0.0
+    for survey in surveys:
+        number = survey.report.counts["documents"]
+        for name in itertools.islice(document_names(survey.file), number):
+            draw = held_out_draw(name, config.random_seed)
+            lowest, highest = min(lowest, draw), max(highest, draw)
+            total += 1
+            below += draw < fraction
+            if 0 < below < total:
+                return fraction, []
+    require(
+        total > 1,
+        f"eval_fraction={fraction} holds out a part of the documents, and the "
+        f"input has {total}; give an evaluation input.",
     )
-    first = next(draws, None)
-    if first is None or any(draw != first for draw in draws):
-        return
-    other = "choose another fraction or --seed, or " * (total > 1)
-    raise UserError(
-        f"eval_fraction={config.eval_fraction} holds out "
-        f"{'all' if first else 'none'} of the {total} documents, which are "
-        f"drawn one by one; {other}give an evaluation input."
+    line = (
+        f"eval_fraction={fraction} would hold out {'all' if below else 'none'} "
+        f"of the {total} documents, which are drawn one by one"
     )
+    if below:
+        return highest, [f"{line}: one is kept to train on."]
+    return math.nextafter(lowest, 1.0), [f"{line}: one is held out."]
 
 
 def _other_bytes(
@@ -248,7 +278,7 @@ def read_corpus(plan: BuildPlan) -> Iterator[UnitDocument]:
     """Yields all documents in order, each with its split."""
     for survey in plan.surveys:
         for document in read_again(survey):
-            yield unit_document(survey.file.origin, document, plan.config)
+            yield plan.unit_document(survey, document)
 
 
 def group_of(item: UnitDocument, plan: BuildPlan) -> int:

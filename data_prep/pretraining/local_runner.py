@@ -67,11 +67,13 @@ class LocalRunner(contextlib.AbstractContextManager):
     def __exit__(self, *error: object) -> None:
         self._workers.__exit__(*error)
 
-    def list_files(self, inputs: Sequence[str]) -> list[str]:
-        """Returns the text files that `inputs` name."""
+    def list_files(
+        self, inputs: Sequence[str], left_out: set[str]
+    ) -> list[str]:
+        """Returns the text files that `inputs` name; see `listing`."""
         for path in inputs:
             _check_local(path)
-        return list_files(inputs)
+        return list_files(inputs, left_out)
 
     def survey(
         self, corpus: Sequence[CorpusFile]

@@ -29,6 +29,7 @@ from albert_tf.records.shards import (
 )
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.corpus.forms import CorpusFile
+from data_prep.corpus.listing import describe_left_out
 from data_prep.pretraining.build_directory import (
     BuildDirectory,
     BuildResult,
@@ -99,8 +100,8 @@ def build_pretraining_data(
     `eval_inputs` those of the split `eval`. `masking` is of `static` records.
     `max_bad_fraction` is the largest share of bad lines. `workers` are
     processes on this machine; for `runner_options` see `beam_runner`. `log`
-    takes a line for each hard-wrapped file, each warning and the size of the
-    build.
+    takes a line for the files that are not read, bad lines, each hard-wrapped
+    file, each warning and the size of the build.
 
     Raises:
         UserError: for inputs that cannot be used, a directory begun with
@@ -111,18 +112,22 @@ def build_pretraining_data(
     make_runner = lookup(RUNNERS, runner, "runner")
     tokenizer = load_tokenizer(tokenizer_dir)
     with make_runner(output_dir, workers, runner_options, progress) as engine:
+        left_out: set[str] = set()
         found = list_inputs(
             inputs,
             eval_inputs,
             config,
             find_files=engine.list_files,
             open_file=engine.open_file,
+            left_out=left_out,
         )
         _refuse_own_files(found, output_dir)
         directory = BuildDirectory(output_dir, config, engine.files)
         finished = directory.is_finished()
         if not finished:
             directory.check_free()
+            if left_out:
+                log(f"{describe_left_out(left_out)}.")
             _log_wrapped(found, log)
         surveys, sample = engine.survey(found)
         settings = plan_settings(surveys, tokenizer, config, masking)
@@ -137,6 +142,8 @@ def build_pretraining_data(
             settings=settings,
             max_bad_fraction=max_bad_fraction,
         )
+        if faults := plan.report.describe_faults():
+            log(f"{faults}.")
         for warning in plan.warnings:
             log(warning)
         with directory.held(plan):

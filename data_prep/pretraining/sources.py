@@ -22,10 +22,13 @@ def list_inputs(
     eval_inputs: Sequence[str],
     config: PretrainingDataConfig,
     *,
-    find_files: Callable[[Sequence[str]], list[str]] = list_files,
+    find_files: Callable[[Sequence[str], set[str]], list[str]] = list_files,
     open_file: OpenFile = open,
+    left_out: set[str] | None = None,
 ) -> list[CorpusFile]:
     """Returns the files to train on, and then those to evaluate on.
+
+    The files of directories that are not read are added to `left_out`.
 
     Raises:
         UserError: for inputs that are missing or that contradict each other.
@@ -35,6 +38,7 @@ def list_inputs(
         f"eval_fraction={config.eval_fraction} and an evaluation input "
         "were both given; one of them is needed, not both.",
     )
+    left_out = set() if left_out is None else left_out
     separator = config.document_separator
     if separator == "auto" and config.sentence_splitter == "newline":
         separator = "blank_line"  # one sentence a line: the form of BERT
@@ -47,10 +51,10 @@ def list_inputs(
         skipped = config.skip_header_lines
         return corpus_files(paths, names, separator, open_file, skipped, origin)
 
-    to_train = of_origin(TRAIN, find_files(inputs))
+    to_train = of_origin(TRAIN, find_files(inputs, left_out))
     if not eval_inputs:
         return to_train
-    to_evaluate = of_origin(EVAL, find_files(eval_inputs))
+    to_evaluate = of_origin(EVAL, find_files(eval_inputs, left_out))
     locations = (
         {_absolute(file.path, os.path.realpath) for file in files}
         for files in (to_train, to_evaluate)
@@ -73,14 +77,20 @@ def _names(paths: Sequence[str]) -> list[str]:
 
 
 def unit_document(
-    origin: str, document: Document, config: PretrainingDataConfig
+    origin: str, document: Document, seed: int, eval_threshold: float
 ) -> UnitDocument:
-    """Returns a document with the split that it belongs to."""
-    held_out = origin == TRAIN and is_held_out(document.name, config)
-    return UnitDocument(EVAL if held_out else origin, origin, *document)
+    """Returns a document with the split that it belongs to.
+
+    Of the training input those are held out whose draw is below
+    `eval_threshold`.
+    """
+    is_held_out = (
+        origin == TRAIN and held_out_draw(document.name, seed) < eval_threshold
+    )
+    return UnitDocument(EVAL if is_held_out else origin, origin, *document)
 
 
-def is_held_out(name: str, config: PretrainingDataConfig) -> bool:
-    """Returns whether eval_fraction holds out a document, by its name."""
-    key = counter_rng.key(config.random_seed, "eval_fraction", name)
-    return bool(counter_rng.uniforms(key, 1)[0, 0] < config.eval_fraction)
+def held_out_draw(name: str, seed: int) -> float:
+    """Returns a document's draw from [0, 1), by its name."""
+    key = counter_rng.key(seed, "eval_fraction", name)
+    return float(counter_rng.uniforms(key, 1)[0, 0])

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, lookup, require
-from albert_tf.io.files import new_directory
+from albert_tf.io.directories import new_directory
 from albert_tf.io.json_files import write_json
 from albert_tf.records.invariants import invariants_for
 from albert_tf.records.parsed_batch import (

@@ -1,5 +1,6 @@
 """What all programs share: flags, exit statuses, progress, tables."""
 
+import errno
 import os
 import platform
 import subprocess
@@ -9,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 from program_runner import run_program
 
-from albert_tf.config import PretrainingDataConfig, TrainingConfig
+from albert_tf.config import PretrainingDataConfig, TrainingConfig, UserError
 from bin import command_line
 from bin.show_results import results_table
 
@@ -279,3 +280,44 @@ def test_a_status_does_not_depend_on_a_reader(error, status):
     )
     os.close(writer)
     assert done.returncode == status
+
+
+def no_room(path=None):
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
+def ended_by(error, capsys):
+    """Returns the status of a program in which an error is raised, its line."""
+
+    def main(_):
+        raise error
+
+    with pytest.raises(SystemExit) as exit:
+        command_line._guarded(["convert"], main)
+    return exit.value.code, capsys.readouterr().err
+
+
+def test_a_full_disk_has_a_status_of_its_own(capsys):
+    line = "convert: a/b: No space left on device\n"
+    assert ended_by(no_room("a/b"), capsys) == (74, line)
+    error = UserError("a cannot be written.")
+    error.__context__ = no_room("a/b")
+    line = "convert: a cannot be written.\n"
+    assert ended_by(error, capsys) == (74, line)
+    denied = PermissionError(errno.EACCES, "Permission denied", "a/b")
+    message = "convert: a/b: Permission denied"
+    assert ended_by(denied, capsys) == (message, "")
+
+
+def test_standard_output_on_a_full_disk():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "bin.count_parameters"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.stderr == (
+        "count_parameters: standard output: No space left on device\n"
+    )
+    assert done.returncode == 74

@@ -308,8 +308,29 @@ def settings(*flags, config_json):
         found.update(changes)
 
     given = ["--data_dir=a", "--init_from=b", "--run_dir=c", *flags]
-    given.append(f"--config_json={config_json}")
+    if config_json:
+        given.append(f"--config_json={config_json}")
     return found, run_program("finetune", *given, main=main)
+
+
+@pytest.mark.parametrize(
+    ("flag", "warm_up"),
+    [
+        ("--seed=1", "num_warmup_steps=200"),
+        ("--warmup_proportion=0.1", ""),
+        ("--num_warmup_steps=0", ""),
+        ("--num_train_steps=30", ""),
+        ("--hidden_dropout_prob=0.2", "num_warmup_steps=200"),
+    ],
+)
+def test_what_is_printed_of_a_recipe_is_used(flag, warm_up):
+    used, done = settings("--task=RTE", flag, config_json="")
+    (line,) = (
+        line for line in done.stdout.split("\n") if "of the paper" in line
+    )
+    found = re.findall(r"(\w+)=([^ ,]+)", line.removesuffix("."))
+    assert ("num_warmup_steps=200" in line) == bool(warm_up)
+    assert {name: str(used[name]) for name, _ in found} == dict(found)
 
 
 @pytest.fixture

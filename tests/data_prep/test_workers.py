@@ -62,3 +62,15 @@ def test_results_come_in_order_and_few_items_are_taken_in_advance(number):
         assert next(results) == 0
         assert len(taken) <= 5
         assert list(results) == list(range(1, 50))
+
+
+def blocked_signals(_):
+    return signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+@pytest.mark.slow
+def test_workers_never_get_ctrl_c():
+    with Workers(2) as workers:
+        for blocked in workers.map(blocked_signals, range(2)):
+            assert signal.SIGINT in blocked
+    assert signal.SIGINT not in blocked_signals(None)

@@ -6,9 +6,12 @@
 
 import errno
 import os
+import stat
 
 import pytest
+import tensorflow as tf
 
+from albert_tf.config import UserError
 from albert_tf.io import files
 
 
@@ -106,101 +109,33 @@ def test_where_nothing_can_be_written_the_file_is_named(tmp_path):
     assert error.value.filename == str(path)
 
 
-def below(directory):
-    """Returns the content of every file below a directory on disk, by name."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file()
-    }
-
-
-def fill(directory, **contents):
-    for name, content in contents.items():
-        write(os.path.join(directory, name), content)
-
-
-def test_what_is_written_to_a_local_directory_arrives(directory, tmp_path):
-    target = f"{directory}/deep/model"
-    for number in (b"1", b"2"):
-        with files.local_directory(target, last="a") as local:
-            assert not files.is_remote(local)
-            os.makedirs(f"{local}/inner/most", exist_ok=True)
-            fill(local, a=number, b=b"", **{"inner/most/c": number * 3_000_000})
-    write(f"{target}/other", b"stays")
-    with files.local_directory(f"{target}/", last="a") as local:
-        fill(local, b=b"new")
-    whole = {"b": b"new", "inner/most/c": b"2" * 3_000_000, "other": b"stays"}
-    assert below(tmp_path / "deep/model").items() >= whole.items()
-
-
-@pytest.fixture
-def moves(monkeypatch):
-    """What happens to names in a bucket, in its order."""
-    seen = []
-    for name in ("remove", "replace"):
-        original = getattr(files, name)
-
-        def recorded(*paths, name=name, original=original):
-            seen.append((name, os.path.basename(paths[-1])))
-            return original(*paths)
-
-        monkeypatch.setattr(files, name, recorded)
-    return seen
-
-
-def test_no_half_of_a_directory_in_a_bucket_looks_whole(tmp_path, moves):
-    bucket = f"file://{tmp_path}"
-    for number in (b"1", b"2"):
-        moves.clear()
-        with files.local_directory(bucket, last="b") as local:
-            fill(local, a=number, b=number, c=number)
-    assert moves == [
-        ("remove", "b"),
-        ("replace", "a"),
-        ("replace", "c"),
-        ("replace", "b"),
-    ]
-    assert below(tmp_path) == {"a": b"2", "b": b"2", "c": b"2"}
-
-
-def test_what_is_replaced_in_a_bucket_goes_when_all_is_there(tmp_path, moves):
-    bucket = f"file://{tmp_path}"
-    os.mkdir(tmp_path / "deep")
-    fill(tmp_path, a=b"1", b=b"1", mine=b"1")
-    fill(tmp_path, **{"deep/z": b"1", "c.tmp-7": b"half"})
-    with files.local_directory(
-        bucket, last="a", replaces={"a", "b", "c", "deep"}
-    ) as local:
-        fill(local, a=b"2")
-    assert below(tmp_path) == {"a": b"2", "mine": b"1"}
-    assert moves[:2] == [("remove", "a"), ("replace", "a")]
-
-
-def test_a_failure_changes_nothing_in_a_bucket(tmp_path, monkeypatch):
-    bucket = f"file://{tmp_path}"
-    fill(tmp_path, a=b"1", b=b"1")
-    with (
-        pytest.raises(ZeroDivisionError),
-        files.local_directory(bucket, last="a", replaces={"b"}) as local,
+def test_a_full_disk_is_known_whoever_reports_it(tmp_path):
+    path = tmp_path / "model"
+    number, text = errno.ENOSPC, os.strerror(errno.ENOSPC)
+    for error in (
+        OSError(number, text),
+        OSError(number, text, f"{path}.tmp-1"),
+        tf.errors.ResourceExhaustedError(None, None, f"{path}.tmp-1/a; {text}"),
     ):
-        fill(local, a=b"2")
-        raise ZeroDivisionError
-    original = files.open
-
-    def broken(path, mode="rb"):
-        if files.is_remote(path) and "/b" in path:
-            raise OSError("no more room")
-        return original(path, mode)
-
-    monkeypatch.setattr(files, "open", broken)
-    with (
-        pytest.raises(OSError, match="no more room"),
-        files.local_directory(bucket, last="b", replaces={"a"}) as local,
-    ):
-        fill(local, a=b"2", b=b"2")
-    monkeypatch.undo()
-    assert below(tmp_path) == {"a": b"1", "b": b"1"}
+        assert files.is_disk_full(error)
+        with (
+            pytest.raises(OSError, match=text) as raised,
+            files.naming(path, f"{path}.tmp-1"),
+        ):
+            raise error
+        assert raised.value.errno == number
+        assert raised.value.filename == str(path)
+    memory = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating")
+    assert not files.is_disk_full(memory)
+    with pytest.raises(type(memory)), files.naming(path, "b"):
+        raise memory
+    with pytest.raises(UserError) as wrapped:
+        try:
+            raise OSError(number, text)
+        except OSError:
+            raise UserError("a cannot be written.") from None
+    assert files.is_disk_full(wrapped.value)
+    assert not files.is_disk_full(UserError("a"))
 
 
 def test_what_is_replaced_on_disk_is_flushed_first(tmp_path, monkeypatch):
@@ -243,3 +178,24 @@ def test_an_unknown_scheme_is_an_error_of_the_system():
     with pytest.raises(OSError, match="'nosuch' not implemented") as error:
         files.exists("nosuch://a/b")
     assert error.value.errno == errno.EOPNOTSUPP
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    path = str(tmp_path / "pipe")
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with files.replacing(path) as file:
+        file.write(b"a")
+    assert os.read(reader, 9) == b"a"
+    os.close(reader)
+    assert os.listdir(tmp_path) == ["pipe"]
+    assert stat.S_ISFIFO(os.stat(path).st_mode)
+
+
+def test_a_full_device_is_named():
+    with pytest.raises(OSError) as error, files.replacing("/dev/full") as file:
+        file.write(b"a")
+    assert (error.value.errno, error.value.filename) == (
+        errno.ENOSPC,
+        "/dev/full",
+    )

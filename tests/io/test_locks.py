@@ -71,6 +71,16 @@ def test_a_second_job_is_refused_until_the_first_is_killed(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_full_disk_leaves_no_lock(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space"), locked(tmp_path):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_lock_is_free_again_when_the_job_fails(tmp_path):
     with pytest.raises(RuntimeError), locked(tmp_path):
         raise RuntimeError

@@ -223,6 +223,44 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("metrics", "best_metric", "message"),
+    [
+        (
+            {"accuracy": 0.52, "majority_class_accuracy": 0.5},
+            "accuracy",
+            "accuracy is 0.52, and always answering the most frequent class "
+            "has 0.5",
+        ),
+        ({"accuracy": 0.53, "majority_class_accuracy": 0.5}, "accuracy", ""),
+        (
+            {
+                "pearson": 0.1,
+                "mean_squared_error": 2.5,
+                "mean_guess_mean_squared_error": 2.0,
+            },
+            "pearson",
+            "mean_squared_error is 2.5, and always answering the mean has 2",
+        ),
+        (
+            {
+                "pearson": 0.6,
+                "mean_squared_error": 1.5,
+                "mean_guess_mean_squared_error": 2.0,
+            },
+            "pearson",
+            "",
+        ),
+        ({"f1": 0.1}, "f1", ""),
+    ],
+)
+def test_a_model_that_is_no_better_than_one_guess(
+    metrics, best_metric, message
+):
+    found = finetune._no_better_than_guessing(metrics, best_metric)
+    assert found == message
+
+
+@pytest.mark.parametrize(
     ("labels", "changes", "message"),
     [
         ("xxx", {}, "one label only, 'x'"),

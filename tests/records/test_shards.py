@@ -172,8 +172,23 @@ def test_metadata_that_cannot_be_used(directory):
     with pytest.raises(UserError, match="format_version=2; expected 1"):
         open_shards(directory, "train")
     (directory / "metadata.json").unlink()
+    with pytest.raises(UserError, match=r"01\.tfrecord but no metadata.json,"):
+        open_shards(directory, "train")
+    (directory / ".work").mkdir()
     with pytest.raises(UserError, match="unfinished; run build_pretraining_da"):
         open_shards(directory, "train")
+
+
+def test_a_directory_of_text_is_no_place_to_finish_a_build(tmp_path):
+    for name, message in (
+        ("books", r"books is not a directory of shards \(it is empty\)"),
+        ("books/1.txt", r"shards \(it has 1\.txt\); make shards of text by"),
+    ):
+        path = tmp_path / name
+        path.write_text("text") if path.suffix else path.mkdir()
+        with pytest.raises(UserError, match=message) as error:
+            open_shards(tmp_path / "books", "train")
+        assert "finish" not in str(error.value)
 
 
 @pytest.mark.parametrize(

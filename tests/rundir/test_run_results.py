@@ -1,9 +1,11 @@
 """Evaluations read back from a run's log."""
 
+import os
+
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.rundir.run_results import evaluations
+from albert_tf.rundir.run_results import evaluations, run_directories
 
 
 @pytest.mark.parametrize(
@@ -25,3 +27,21 @@ def test_logs_that_cannot_be_read(tmp_path, log, message):
         (tmp_path / "metrics.jsonl").write_text(log)
     with pytest.raises(UserError, match=message):
         evaluations(str(tmp_path))
+
+
+def test_runs_are_found_in_directories_of_them(tmp_path):
+    runs = [
+        str(tmp_path / name) for name in ("b/run-2", "b/run-10", "deep/a", "z")
+    ]
+    for run in (*runs, str(tmp_path / "too/deep/run")):
+        os.makedirs(run)
+        open(os.path.join(run, "metrics.jsonl"), "w").close()
+    # A run's own directories are none.
+    os.makedirs(f"{runs[0]}/checkpoints")
+    assert run_directories(str(tmp_path)) == runs
+    assert run_directories(str(tmp_path / "b")) == runs[:2]
+    assert run_directories(runs[3]) == runs[3:]
+    with pytest.raises(
+        UserError, match=r"nor a directory of some: no .*\.json"
+    ):
+        run_directories(f"{runs[0]}/checkpoints")

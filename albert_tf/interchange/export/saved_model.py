@@ -5,11 +5,9 @@ Beside it are `README.md`, `assets/` with the tokenizer and the labels, and
 `assets.extra/` with warm-up requests and settings for TensorFlow Serving.
 """
 
-import contextlib
-import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -24,7 +22,7 @@ from albert_tf.interchange.export.serving_module import ServingModule
 from albert_tf.interchange.export.signatures import MEANINGS
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import flush_files
-from albert_tf.io import files
+from albert_tf.io import directories, files
 from albert_tf.io.json_files import write_json
 from albert_tf.records.example_wire import encode_examples, field
 from albert_tf.records.tfrecord import write_records
@@ -107,16 +105,18 @@ def export_saved_model(
 
     if files.is_remote(export_dir):
         with (
-            files.local_directory(target, last="saved_model.pb") as local,
-            _failures_named(local, local),
+            directories.local_directory(target, last="saved_model.pb") as local,
+            files.naming(local, local),
         ):
             save(local)
         return target
     os.makedirs(export_dir, exist_ok=True)
     # A server ignores names that are no numbers.
     with (
-        files.new_directory(os.path.join(export_dir, "export")) as temporary,
-        _failures_named(target, temporary),
+        directories.new_directory(
+            os.path.join(export_dir, "export"), shared=True
+        ) as temporary,
+        files.naming(target, temporary),
     ):
         save(temporary)
         flush_files(temporary)
@@ -124,24 +124,6 @@ def export_saved_model(
         target = _version_path(export_dir, version)
         os.rename(temporary, target)
     return target
-
-
-@contextlib.contextmanager
-def _failures_named(path: str, directory: str) -> Iterator[None]:
-    """Names `path` in each failure to write to a directory, an OSError."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OSError(error.errno or errno.EIO, reason, path) from None
-    except tf.errors.OpError as error:
-        if directory not in error.message:
-            raise
-        number = next(
-            (n for n in errno.errorcode if os.strerror(n) in error.message),
-            errno.EIO,
-        )
-        raise OSError(number, os.strerror(number), path) from None
 
 
 def _version_path(export_dir: str, version: int | None) -> str:

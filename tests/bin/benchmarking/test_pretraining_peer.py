@@ -129,20 +129,60 @@ def test_an_evaluation_of_the_peer_is_ours(config, shards_dir, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"optimizer": "muon"},
-        {"sharing": "none"},
-        {"depth_schedule": "0:1,3:2"},
-        {"masking_schedule": "0:0.4"},
-        {"ngram_schedule": "0:1"},
-        {"sentence_loss_weight": 0.3},
-        {"precision": "float16"},
-    ],
-)
-def test_settings_without_an_equal_in_the_peer(config, monkeypatch, change):
+@pytest.fixture
+def any_package(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+
+
+@pytest.mark.usefixtures("any_package")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"optimizer": "muon"}, r"optimizer=muon \(expected adamw\)\."),
+        ({"sharing": "none"}, "share all weights .*; got sharing=none, "),
+        ({"precision": "float16"}, "got sharing=all, precision=float16"),
+        *(
+            ({name: value}, f"equal of {name}={value} \\(expected ")
+            for name, value in {
+                "depth_schedule": "0:1,3:2",
+                "masking_schedule": "0:0.4",
+                "ngram_schedule": "0:1",
+                "sentence_loss_weight": 0.3,
+                "learning_rate_decay": "constant",
+                "decay_power": 2.0,
+                "end_learning_rate": 1e-5,
+                "original_schedule": True,
+                "layer_decay": 0.9,
+                "freeze": "encoder",
+                "exclude_from_weight_decay": "bias",
+                "ema_decay": 0.99,
+                "output_init_scale": 0.5,
+                "position_init": "sinusoidal",
+                "phases": "3,3",
+                "phase_batch_sizes": "8,8",
+                "early_stopping_patience": 1,
+                "max_loss_spike": 6.0,
+            }.items()
+        ),
+    ],
+    ids=str,
+)
+def test_settings_without_an_equal_in_the_peer(config, change, message):
     pretraining_peer.check(config)
-    with pytest.raises(UserError, match="is of shared layers and AdamW"):
+    with pytest.raises(UserError, match=message):
         pretraining_peer.check(override(config, change))
+
+
+@pytest.mark.usefixtures("any_package")
+@pytest.mark.parametrize("name", recipe.PEERS)
+def test_the_peers_of_the_record_are_compared(name):
+    candidate, size = recipe.PEERS[name], {"vocab_size": 300, "seq_length": 32}
+    pretraining_peer.check(
+        recipe.configuration(candidate, flops=1e12, seed=1, **size)
+    )
+
+
+def test_shards_of_another_objective_are_refused(config, shards_dir):
+    changed = override(config, {"sentence_objective": "nsp"})
+    with pytest.raises(UserError, match="comparison is of .*_objective=sop"):
+        pretraining_peer.batches(changed, shards_dir, "train")

@@ -5,7 +5,11 @@ import pytest
 from reading_helpers import write
 
 from albert_tf.config import UserError
-from data_prep.corpus.listing import is_text_name, list_files
+from data_prep.corpus.listing import (
+    describe_left_out,
+    is_text_name,
+    list_files,
+)
 
 
 def test_files_directories_and_globs_are_listed_once_and_sorted(
@@ -42,6 +46,26 @@ def test_an_input_without_text_is_named(tmp_path, name, message):
     assert list_files([str(tmp_path)]) == list_files([f"{tmp_path}/*.txt"])
     with pytest.raises(UserError, match=message):
         list_files([a, str(tmp_path / name)])
+
+
+def test_what_is_left_out_is_counted_by_kind(tmp_path):
+    a = write(tmp_path / "a.txt", "a")
+    named = write(tmp_path / "deep/table.csv", "read, since it is named")
+    for name in ("b.PDF", "deep/c.pdf", "d.html.gz", "README", ".e/f.pdf"):
+        write(tmp_path / name, "a")
+    left_out = set()
+    assert list_files([str(tmp_path), named], left_out) == [a, named]
+    assert describe_left_out(left_out) == (
+        "Files that are not read: 2 .pdf, 1 without a suffix, 1 .html.gz"
+    )
+    many = [f"a.{number}" for number in range(10)]
+    assert describe_left_out([*many, "b.7"]).endswith(
+        ": 2 .7, 1 .0, 1 .1, 1 .2, 1 .3, 1 .4, 1 .5, 1 .6, 2 of other kinds"
+    )
+    (tmp_path / "deep/c.pdf").unlink()
+    message = r"no text\. Files that are not read: 1 \.csv\. A file, a direct"
+    with pytest.raises(UserError, match=message):
+        list_files([str(tmp_path / "deep")])
 
 
 def test_names_that_are_taken_from_directories():

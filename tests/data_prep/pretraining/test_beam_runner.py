@@ -80,7 +80,7 @@ def assert_same(tmp_path):
             "remove_duplicates": "paragraphs",
         },
         {"remove_duplicates": "documents", "sentence_objective": "nsp"},
-        {"skip_header_lines": 2, "num_shards": 40},
+        {"skip_header_lines": 2, "num_shards": 40, "eval_fraction": 1e-9},
     ],
     ids=str,
 )
@@ -313,7 +313,9 @@ def test_remote_directories_are_listed_as_local_ones(remote):
     left = [".a.txt", ".git/a.txt", "deep/.b/c/a.txt", "a.csv", "b", "c.gz"]
     names = [*taken, *(f"{folder}/{name}" for name in left)]
     remote.update(dict.fromkeys(names, b"text"))
-    assert list_files([folder]) == taken
+    left_out = set()
+    assert list_files([folder], left_out) == taken
+    assert left_out == {f"{folder}/{name}" for name in ("a.csv", "b", "c.gz")}
     assert list_files([f"{folder}/.a.txt"]) == [f"{folder}/.a.txt"]
     with pytest.raises(UserError, match="holds no text"):
         list_files([f"{folder}/deep/.b/c/d"])

@@ -2,7 +2,11 @@ import pytest
 
 from albert_tf.config import UserError
 from albert_tf.io import files
-from data_prep.pretraining.build_directory import read_json, write_json
+from data_prep.pretraining.build_directory import (
+    _size,
+    read_json,
+    write_json,
+)
 
 
 def test_large_json_is_written_and_read(tmp_path):
@@ -18,3 +22,11 @@ def test_damaged_json_is_refused_with_advice(tmp_path):
     path.write_text('{"settings": {"seed"')
     with pytest.raises(UserError, match=f"^{path} is n.* Remove the"):
         read_json(files, str(path))
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0B"), (22.4, "22B"), (999, "999B"), (1234, "1.23kB")],
+)
+def test_bytes_are_whole(size, text):
+    assert _size(size) == text

@@ -48,12 +48,12 @@ def test_padding_and_lost_tokens_are_warned_of_before_anything_is_written(
     lines, counts = build_text("\n\n".join(blocks))
     padding, lost, written = lines
     assert padding.startswith(
-        f"Warning: about {100 * counts['padding_share']:.2g}% of the records "
+        f"Warning: about {100 * counts['padding_share']:.0f}% of the records "
     )
     assert "--document_separator=file if" in padding
     assert padding.endswith(", or a lower --max_seq_length.")
     assert lost.startswith(
-        f"Warning: about {100 * counts['lost_share']:.2g}% of the tokens will "
+        f"Warning: about {100 * counts['lost_share']:.0f}% of the tokens will "
     )
     assert "--document_separator=file if" in lost
     assert lost.endswith(", or --sentence_objective=none.")
@@ -65,7 +65,7 @@ def test_unknown_tokens_are_warned_of_with_their_words(build_text, sentences):
     lines, counts = build_text(text, document_separator="file")
     assert counts["unknown_share"] > 0.02
     assert lines[0].startswith(
-        f"Warning: about {100 * counts['unknown_share']:.2g}% of the tokens "
+        f"Warning: about {100 * counts['unknown_share']:.0f}% of the tokens "
         "will be unknown to the tokenizer, most often in '<ж>'; consider "
     )
 

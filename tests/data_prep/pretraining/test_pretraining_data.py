@@ -8,13 +8,19 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
 from build_helpers import digests, read_split, work_in_pieces
 
-from albert_tf.config import UserError
+from albert_tf.config import PretrainingDataConfig, UserError
+from albert_tf.io import files
+from data_prep.corpus.forms import CorpusFile
+from data_prep.corpus.reading import FileSurvey
+from data_prep.corpus.report import CorpusReport
 from data_prep.pretraining import build_plan, local_runner
+from data_prep.pretraining.sources import held_out_draw
 
 
 def test_a_directory_of_dynamic_records(whole):
@@ -96,6 +102,51 @@ def test_records_are_shuffled_over_the_corpus(whole, tiny_tokenizer, sentences):
     assert abs(correlation) < 4 / len(places) ** 0.5
 
 
+@pytest.mark.parametrize("fraction", [1e-9, 0.05])
+def test_one_document_is_held_out_at_least(build, tmp_path, corpus, fraction):
+    lines = []
+    inputs = [f"{corpus}/books"]
+    settings = {"eval_fraction": fraction, "inputs": inputs}
+    statistics = build(log=lines.append, **settings)["statistics"]
+    total = statistics["corpus"]["documents"]
+    assert statistics["eval"]["documents"] == 1
+    assert statistics["train"]["documents"] == total - 1
+    assert lines[0] == (
+        f"eval_fraction={fraction} would hold out none of the {total} "
+        "documents, which are drawn one by one: one is held out."
+    )
+
+
+def test_one_document_is_kept_to_train_on():
+    names = [f"{number}.txt" for number in range(9)]
+    config = PretrainingDataConfig(eval_fraction=0.5)
+    draws = {name: held_out_draw(name, config.random_seed) for name in names}
+    names = [name for name in names if draws[name] < 0.5]
+    surveys = [
+        FileSurvey(
+            CorpusFile(name, name, "file", origin="train"),
+            num_bytes=1,
+            sha256="",
+            report=CorpusReport(Counter(documents=1)),
+        )
+        for name in names
+    ]
+    threshold, lines = build_plan._eval_threshold(surveys, config)
+    assert sum(draws[name] < threshold for name in names) == len(names) - 1
+    assert lines[0].endswith("one by one: one is kept to train on.")
+
+
+def test_what_is_not_read_and_bad_lines_are_logged(build, tmp_path, corpus):
+    folder = shutil.copytree(f"{corpus}/books", tmp_path / "folder")
+    (folder / "more.pdf").touch()
+    latin = folder / "latin.txt"
+    latin.write_bytes(b"One.\n\nCaf\xe9.")
+    lines = []
+    build(inputs=[str(folder)], log=lines.append)
+    assert lines[0] == "Files that are not read: 1 .pdf."
+    assert f" 1 not UTF-8 (first: {latin}, line 3)." in lines[1]
+
+
 def test_evaluation_documents_can_be_held_out(build, tmp_path, whole):
     counts = whole[1]["statistics"]["train"]
     metadata = build("parts", eval_fraction=0.4)
@@ -142,7 +193,8 @@ def test_progress_is_reported(build, monkeypatch):
         {"documents": 9, "instances": records},
     )
     assert shown["shards"] == [(1, 2, {}), (2, 2, {})]
-    (line,) = lines
+    faults, line = lines
+    assert faults.endswith("empty.txt, line 1).")
     assert re.fullmatch(
         r"About \S+kB of records in 2 shards; about \S+kB on disk while at "
         r"work, \S+B are free\.",
@@ -173,7 +225,7 @@ def logged_sizes(build, output="out", **keywords):
     """Returns the bytes of records and at most on disk, and the metadata."""
     lines = []
     metadata = build(output, log=lines.append, **keywords)
-    sizes = re.findall(r"about ([\d.]+)(\SB) ", lines[0], re.IGNORECASE)
+    sizes = re.findall(r"about ([\d.]+)(\SB) ", lines[-1], re.IGNORECASE)
     units = {"kB": 1e3, "MB": 1e6}
     return *(float(number) * units[unit] for number, unit in sizes), metadata
 
@@ -216,8 +268,10 @@ def test_a_disk_that_gets_full_is_named(build, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setattr(local_runner, "write_shard", full)
         message = r"/out: No space .* \S+kB more .* \S+B are free\. Make room"
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=message) as error:
             build()
+        # By which the program chooses its status.
+        assert files.is_disk_full(error.value)
     build()
 
 
@@ -236,7 +290,15 @@ def test_shards_have_about_64_megabytes(build, monkeypatch):
         ({"inputs": ["missing"]}, "'{}/missing' does not exist"),
         ({"num_shards": 5000}, "num_shards=5000 is above the maximum"),
         ({"random_seed": 2**63}, "is above the maximum"),
-        ({"eval_fraction": 1e-9}, "1e-09 holds out none of the 9 documents"),
+        (
+            {
+                "eval_fraction": 0.5,
+                "inputs": ["books/3.txt"],
+                "document_separator": "file",
+            },
+            "eval_fraction=0.5 holds out a part of the documents, and the "
+            "input has 1; give an evaluation input",
+        ),
         ({"eval_fraction": 0.1, "eval_inputs": ["missing"]}, "one of them is"),
         ({"eval_inputs": ["books/3.txt"]}, "3.txt is in the input and the"),
     ],

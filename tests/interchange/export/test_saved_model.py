@@ -123,7 +123,6 @@ def full(path, reason="No space left on device"):
         (lambda path: full(path, "Unheard of"), errno.EIO),
         (lambda path: OSError(errno.ENOSPC, "full"), errno.ENOSPC),
         (lambda path: OSError(errno.ENOSPC, "full", path), errno.ENOSPC),
-        (lambda path: OSError("no number"), errno.EIO),
     ],
 )
 def test_a_failed_write_names_the_version_and_leaves_nothing(

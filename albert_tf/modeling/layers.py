@@ -14,6 +14,7 @@ from keras import ops
 
 from albert_tf.config import ModelConfig, from_dict, to_dict
 from albert_tf.modeling.dropout import ExampleDropout
+from albert_tf.modeling.inputs import infers_shapes
 from albert_tf.modeling.kernels import permuted
 
 # An architecture, or the dictionary that describes it in a Keras file.
@@ -230,7 +231,12 @@ class Embeddings(ConfiguredLayer):
             ops.cast(self.token_type_embeddings, words.dtype),
         )
         segments = ops.reshape(segments, ops.shape(words))
-        positions = ops.cast(self.position_embeddings, words.dtype)[:length]
+        positions = ops.cast(self.position_embeddings, words.dtype)
+        if infers_shapes():
+            # Of any length: a stand-in may be longer than the table.
+            positions = ops.broadcast_to(positions[:1], ops.shape(words)[1:])
+        else:
+            positions = positions[:length]
         hidden = self.layer_norm(
             words + segments + ops.expand_dims(positions, 0)
         )

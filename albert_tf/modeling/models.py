@@ -288,6 +288,18 @@ class AlbertModel(FittableModel):
             )
         return given
 
+    def compute_output_spec(
+        self, features: dict, *args: object, **kwargs: object
+    ) -> dict:
+        """Returns the outputs' shapes and types, for Keras.
+
+        Raises:
+            UserError: for features that do not fit.
+        """
+        # Here they are the user's; in the call there are stand-ins for them.
+        self.checked(features, self.features_of_heads(), in_graph=False)
+        return super().compute_output_spec(features, *args, **kwargs)
+
     def reads_positions_only(self) -> bool:
         """Returns whether no head reads the states of all positions."""
         return all(h.reads != "sequence_output" for h in self.heads.values())

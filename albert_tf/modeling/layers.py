@@ -118,6 +118,62 @@ def as_model_config(config: Config) -> ModelConfig:
     return from_dict(ModelConfig, config, "a layer's config")
 
 
+def changed_layers(model: keras.Model) -> dict[str, dict]:
+    """Returns what was changed of layers after they were made, by path.
+
+    That is what their constructors do not know: that they are frozen,
+    quantized or have a low-rank adapter (LoRA). The path is that within the
+    model, which itself is "".
+    """
+    found = {}
+    for path, layer in _layers_by_path(model).items():
+        change: dict[str, Any] = {}
+        if not layer.trainable:
+            change["trainable"] = False
+        if layer.quantization_mode:
+            change["quantization"] = {
+                "mode": layer.quantization_mode,
+                "config": keras.saving.serialize_keras_object(
+                    layer.quantization_config
+                ),
+            }
+        if getattr(layer, "lora_enabled", False):
+            change["lora"] = {
+                "rank": layer.lora_rank,
+                "lora_alpha": layer.lora_alpha,
+            }
+        if change:
+            found[path] = change
+    return found
+
+
+def change_layers(model: keras.Model, changes: Mapping[str, Mapping]) -> None:
+    """Makes the changes that `changed_layers` returned of a like model."""
+    layers = _layers_by_path(model)
+    if any("trainable" in change for change in changes.values()):
+        # Each is set with all that is below it, so from above.
+        for path, layer in layers.items():
+            layer.trainable = changes.get(path, {}).get("trainable", True)
+    for path, change in changes.items():
+        quantization = change.get("quantization")
+        if quantization and not layers[path].quantization_mode:
+            config = keras.saving.deserialize_keras_object(
+                quantization["config"]
+            )
+            layers[path].quantize(quantization["mode"], config=config)
+        if "lora" in change:
+            layers[path].enable_lora(**change["lora"])
+
+
+def _layers_by_path(model: keras.Model) -> dict[str, keras.layers.Layer]:
+    """Returns the layers that have weights, each before those in it."""
+    return {
+        layer.path[len(model.path) + 1 :]: layer
+        for layer in model._flatten_layers()
+        if layer.weights
+    }
+
+
 class CompositeLayer(keras.layers.Layer):
     """A layer of parts, which are built with it."""
 

@@ -15,7 +15,13 @@ from albert_tf.modeling.fit import FittableModel
 from albert_tf.modeling.heads import HEADS, Head
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.modeling.kernels import states_at
-from albert_tf.modeling.layers import Config, as_model_config, serializable
+from albert_tf.modeling.layers import (
+    Config,
+    as_model_config,
+    change_layers,
+    changed_layers,
+    serializable,
+)
 from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.stored_weights import (
     heads_in,
@@ -24,6 +30,8 @@ from albert_tf.modeling.weights.stored_weights import (
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
 _HEAD_SITE = 1 << 20
+# Of a model, unless it is given another.
+_NAME = "albert"
 
 
 def _as_rows(ids: Tensor) -> Tensor:
@@ -54,7 +62,7 @@ class AlbertModel(FittableModel):
         pooler: bool = True,
         remat: str = "none",
         head_options: Mapping[str, int] | None = None,
-        name: str = "albert",
+        name: str | None = None,
         **kwargs: object,
     ) -> None:
         """Makes the layers and their weights.
@@ -66,13 +74,15 @@ class AlbertModel(FittableModel):
             pooler: whether the encoder has a pooled output.
             remat: activation checkpointing, see AlbertEncoder.
             head_options: other arguments of the heads (`start_n_top`).
-            name: of the model.
+            name: of the model, with which the paths of its variables begin;
+                by default `albert`, then `albert_1` and so on, all with paths
+                that begin with `albert`.
             **kwargs: as any Keras model's; `dtype` for mixed precision.
 
         Raises:
             UserError: when the labels or the pooler do not fit the heads.
         """
-        super().__init__(name=name, **kwargs)
+        super().__init__(name=name or _NAME, **kwargs)
         self.config = as_model_config(config)
         self.labels = self._checked_labels(num_labels, labels)
         self.head_options = self._checked_options(head_options or {})
@@ -93,6 +103,11 @@ class AlbertModel(FittableModel):
             )
             setattr(self, head_name, head)
         self.build()
+        if name is None:
+            # Layers of one Functional model have different names; now, since
+            # checkpoints and patterns know variables by their paths.
+            number = keras.backend.get_uid(_NAME) - 1
+            self.name = f"{_NAME}_{number}" if number else _NAME
 
     def _checked_labels(
         self, num_labels: int | None, labels: Sequence[str] | None
@@ -339,7 +354,20 @@ class AlbertModel(FittableModel):
             "pooler": self.encoder.pooler is not None,
             "remat": self.remat,
             "head_options": dict(self.head_options),
+            "changed_layers": changed_layers(self),
         }
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping, custom_objects: Mapping | None = None
+    ) -> "AlbertModel":
+        """Returns the model that `get_config` describes."""
+        arguments = dict(config)
+        # Files of earlier versions have none.
+        changes = arguments.pop("changed_layers", {})
+        model = super().from_config(arguments, custom_objects)
+        change_layers(model, changes)
+        return model
 
     @classmethod
     def from_pretrained(

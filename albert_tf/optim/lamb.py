@@ -20,6 +20,7 @@ from albert_tf.modeling.kernels import compiled
 from albert_tf.optim.variable_rules import (
     EXCLUDED_PATTERNS,
     check_no_keras_decay,
+    divisible,
     exclusions,
     matches,
     path_of,
@@ -154,6 +155,12 @@ class Lamb(keras.optimizers.Optimizer):
             "Lamb chooses variables by path: give it the patterns, "
             "Lamb(exclude_from_weight_decay=[...])."
         )
+
+    def apply(
+        self, grads: list, trainable_variables: list | None = None
+    ) -> None:
+        """Updates the variables by their gradients, as any Keras optimizer."""
+        super().apply(divisible(self, grads), trainable_variables)
 
     def update_step(
         self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor

@@ -11,6 +11,7 @@ from albert_tf.optim.variable_rules import (
     EXCLUDED_PATTERNS,
     KERAS_DECAYS,
     check_no_keras_decay,
+    divisible,
     exclusions,
     matches,
 )
@@ -51,6 +52,12 @@ class Muon(keras.optimizers.Muon):
         super().build(variables)
         patterns = self.exclude_from_weight_decay_patterns
         self.decays = [not matches(v.path, patterns) for v in variables]
+
+    def apply(
+        self, grads: list, trainable_variables: list | None = None
+    ) -> None:
+        """Updates the variables by their gradients, as any Keras optimizer."""
+        super().apply(divisible(self, grads), trainable_variables)
 
     def update_step(
         self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor

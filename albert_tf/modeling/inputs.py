@@ -190,7 +190,9 @@ def _is_symbolic(value: object) -> bool:
         import jax
 
         return isinstance(value, jax.core.Tracer)
-    return False
+    import torch
+
+    return torch.compiler.is_compiling()
 
 
 def _asserted(

@@ -14,7 +14,7 @@ from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.fit import FittableModel
 from albert_tf.modeling.heads import HEADS, Head
 from albert_tf.modeling.inputs import ENCODER_INPUTS
-from albert_tf.modeling.kernels import states_at
+from albert_tf.modeling.kernels import ON_TENSORFLOW, states_at
 from albert_tf.modeling.layers import (
     Config,
     as_model_config,
@@ -330,7 +330,25 @@ class AlbertModel(FittableModel):
         """Exports the model as Keras does, by default for any batch and length.
 
         Keras itself would take the length of the first call, and ids as floats.
+        On backends other than TensorFlow it exports known sizes alone.
+
+        Raises:
+            UserError: for what Keras cannot export on a backend.
         """
+        backend = keras.backend.backend()
+        require(
+            backend != "torch" or format != "tf_saved_model",
+            "On torch Keras exports no SavedModel of a model that reads a "
+            'dictionary; give format="onnx" or "torch", or set '
+            "KERAS_BACKEND=tensorflow.",
+        )
+        require(
+            ON_TENSORFLOW or input_signature is not None,
+            f"On {backend} Keras exports a model for one length: give it as "
+            'input_signature=[{"input_ids": keras.InputSpec("int32", (8, 128), '
+            'name="input_ids")}], with every input, or set '
+            "KERAS_BACKEND=tensorflow.",
+        )
         if input_signature is None:
             names = (*ENCODER_INPUTS, *self.features_of_heads())
             axes = dict.fromkeys(names, 2)

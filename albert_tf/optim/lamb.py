@@ -16,11 +16,10 @@ import numpy as np
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.kernels import compiled
+from albert_tf.modeling.kernels import compiled, dense
 from albert_tf.optim.variable_rules import (
     EXCLUDED_PATTERNS,
     check_no_keras_decay,
-    divisible,
     exclusions,
     matches,
     path_of,
@@ -160,7 +159,10 @@ class Lamb(keras.optimizers.Optimizer):
         self, grads: list, trainable_variables: list | None = None
     ) -> None:
         """Updates the variables by their gradients, as any Keras optimizer."""
-        super().apply(divisible(self, grads), trainable_variables)
+        if self.loss_scale_factor is not None:
+            # Keras divides them, which a sum of rows cannot be.
+            grads = [None if g is None else dense(g) for g in grads]
+        super().apply(grads, trainable_variables)
 
     def update_step(
         self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor

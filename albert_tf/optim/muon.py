@@ -7,11 +7,11 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from albert_tf.modeling.kernels import dense
 from albert_tf.optim.variable_rules import (
     EXCLUDED_PATTERNS,
     KERAS_DECAYS,
     check_no_keras_decay,
-    divisible,
     exclusions,
     matches,
 )
@@ -57,7 +57,10 @@ class Muon(keras.optimizers.Muon):
         self, grads: list, trainable_variables: list | None = None
     ) -> None:
         """Updates the variables by their gradients, as any Keras optimizer."""
-        super().apply(divisible(self, grads), trainable_variables)
+        if self.loss_scale_factor is not None:
+            # Keras divides them, which a sum of rows cannot be.
+            grads = [None if g is None else dense(g) for g in grads]
+        super().apply(grads, trainable_variables)
 
     def update_step(
         self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
-from keras import ops
 
 from albert_tf.config import UserError, require
 
@@ -67,21 +66,6 @@ def check_no_keras_decay(
                 f"{type(optimizer).__name__} does not use; give "
                 "weight_decay_rate."
             )
-
-
-def divisible(
-    optimizer: keras.optimizers.Optimizer, gradients: Sequence[Any]
-) -> list:
-    """Returns gradients that Keras can divide by a `loss_scale_factor`.
-
-    The rows of an embedding (IndexedSlices of TensorFlow) are no tensor.
-    """
-    if optimizer.loss_scale_factor is None:
-        return list(gradients)
-    return [
-        None if each is None else ops.convert_to_tensor(each)
-        for each in gradients
-    ]
 
 
 def trained_variables(model: keras.Model, freeze: str) -> list[keras.Variable]:

@@ -5,6 +5,7 @@ The public names below are imported when they are first used, so that
 """
 
 import importlib
+import sys
 from typing import Any
 
 __version__ = "0.2.0"
@@ -27,7 +28,7 @@ _MODULES = {
             *("AlbertForRegression", "AlbertForSentenceEmbedding"),
             *("AlbertForTokenClassification", "AlbertModel", "models"),
         ),
-        "optim.lamb": ("Lamb",),
+        "optim.optimizers": ("Lamb",),
         "tasks.catalog": ("TASKS",),
         "interchange.model_directory": (
             *("find_initial_weights", "load_model_directory"),
@@ -42,12 +43,18 @@ _MODULES = {
     for name in names
 }
 __all__ = ["__version__", *sorted(_MODULES)]
+# Their import registers the classes that a Keras file may name.
+_SERIALIZABLE = ("albert_tf.modeling.models", "albert_tf.optim.optimizers")
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_MODULES[name]), name)
+    if "keras" in sys.modules:
+        # A file must load whichever name is used first.
+        for module in _SERIALIZABLE:
+            importlib.import_module(module)
     globals()[name] = value
     return value
 

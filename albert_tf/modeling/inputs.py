@@ -2,7 +2,8 @@
 
 Shapes and types are checked when a call is traced, values where they are known:
 in NumPy arrays and eager tensors. A graph of TensorFlow carries assertions,
-which XLA leaves out; a trace of another backend can raise nothing.
+which XLA leaves out; a trace of another backend can raise nothing. Where Keras
+only infers shapes, nothing is known.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,17 @@ if ON_TENSORFLOW:
     import tensorflow as tf
 
 ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+def infers_shapes() -> bool:
+    """Returns whether a call is made by Keras to infer the shapes of outputs.
+
+    Its tensors then stand for those to come, of which they have the rank alone:
+    Keras builds a model that is loaded with floats in place of ids, and on
+    torch a size that is not known is 83, later 89.
+    """
+    with keras.SymbolicScope() as scope:
+        return scope.original_scope is not None
 
 
 def checked_features(
@@ -67,12 +79,13 @@ def checked_features(
         "input_ids must have the shape [batch, seq] or [batch, choices, seq]; "
         f"they have {list(ids.shape)}.",
     )
+    stand_ins = infers_shapes()
     for name in ENCODER_INPUTS[1:]:
         shape = features[name].shape
         require(
             len(shape) == len(ids.shape)
             and all(
-                one == two or None in (one, two)
+                stand_ins or one == two or None in (one, two)
                 for one, two in zip(shape, ids.shape, strict=True)
             ),
             f"{name} must have the shape of input_ids, {list(ids.shape)}; they "
@@ -81,15 +94,17 @@ def checked_features(
     length = ops.shape(ids)[-1]
     limit = config.max_position_embeddings
     if ids.shape[-1] is None:
-        features["input_ids"] = _asserted(
-            ids,
-            length > limit,
-            f"A sequence of more than max_position_embeddings={limit} tokens:",
-            length,
-        )
+        if not keras.backend.is_keras_tensor(ids):
+            features["input_ids"] = _asserted(
+                ids,
+                length > limit,
+                "A sequence of more than "
+                f"max_position_embeddings={limit} tokens:",
+                length,
+            )
     else:
         require(
-            length <= limit,
+            stand_ins or length <= limit,
             f"A sequence of {length} tokens exceeds "
             f"max_position_embeddings={limit}; shorten the data or give the "
             "model more positions.",
@@ -104,7 +119,7 @@ def checked_features(
         values = features[name]
         dtype = keras.backend.standardize_dtype(values.dtype)
         require(
-            keras.backend.is_int_dtype(dtype),
+            stand_ins or keras.backend.is_int_dtype(dtype),
             f"{name} must be integers; they are {dtype}.",
         )
         values = in_range(name, values, limit, limit_name, in_graph=in_graph)
@@ -132,8 +147,9 @@ def in_range(
         UserError: naming a known value that is out of range.
         tf.errors.InvalidArgumentError: when a graph runs.
     """
-    if any(_is_symbolic(part) for part in (values, limit, counted)):
-        if not in_graph or not ON_TENSORFLOW:
+    stand_ins = infers_shapes()
+    if stand_ins or any(map(_is_symbolic, (values, limit, counted))):
+        if stand_ins or not in_graph or not ON_TENSORFLOW:
             return values
         numbers = ops.cast(values, "int64")
         if keras.backend.is_float_dtype(values.dtype):
@@ -174,7 +190,9 @@ def _is_symbolic(value: object) -> bool:
         import jax
 
         return isinstance(value, jax.core.Tracer)
-    return False
+    import torch
+
+    return torch.compiler.is_compiling()
 
 
 def _asserted(

@@ -230,6 +230,14 @@ def shared_use(
     return joined(weight, value)
 
 
+def dense(gradient: Any) -> Tensor:
+    """Returns a gradient as a tensor.
+
+    (That of an embedding is on TensorFlow a list of rows, IndexedSlices.)
+    """
+    return tf.convert_to_tensor(gradient) if ON_TENSORFLOW else gradient
+
+
 def argmax(x: Tensor) -> Tensor:
     """Returns the index of the largest value in the last axis, int32.
 

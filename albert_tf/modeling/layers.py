@@ -14,6 +14,7 @@ from keras import ops
 
 from albert_tf.config import ModelConfig, from_dict, to_dict
 from albert_tf.modeling.dropout import ExampleDropout
+from albert_tf.modeling.inputs import infers_shapes
 from albert_tf.modeling.kernels import permuted
 
 # An architecture, or the dictionary that describes it in a Keras file.
@@ -115,6 +116,62 @@ def as_model_config(config: Config) -> ModelConfig:
     if isinstance(config, ModelConfig):
         return config
     return from_dict(ModelConfig, config, "a layer's config")
+
+
+def changed_layers(model: keras.Model) -> dict[str, dict]:
+    """Returns what was changed of layers after they were made, by path.
+
+    That is what their constructors do not know: that they are frozen,
+    quantized or have a low-rank adapter (LoRA). The path is that within the
+    model, which itself is "".
+    """
+    found = {}
+    for path, layer in _layers_by_path(model).items():
+        change: dict[str, Any] = {}
+        if not layer.trainable:
+            change["trainable"] = False
+        if layer.quantization_mode:
+            change["quantization"] = {
+                "mode": layer.quantization_mode,
+                "config": keras.saving.serialize_keras_object(
+                    layer.quantization_config
+                ),
+            }
+        if getattr(layer, "lora_enabled", False):
+            change["lora"] = {
+                "rank": layer.lora_rank,
+                "lora_alpha": layer.lora_alpha,
+            }
+        if change:
+            found[path] = change
+    return found
+
+
+def change_layers(model: keras.Model, changes: Mapping[str, Mapping]) -> None:
+    """Makes the changes that `changed_layers` returned of a like model."""
+    layers = _layers_by_path(model)
+    if any("trainable" in change for change in changes.values()):
+        # Each is set with all that is below it, so from above.
+        for path, layer in layers.items():
+            layer.trainable = changes.get(path, {}).get("trainable", True)
+    for path, change in changes.items():
+        quantization = change.get("quantization")
+        if quantization and not layers[path].quantization_mode:
+            config = keras.saving.deserialize_keras_object(
+                quantization["config"]
+            )
+            layers[path].quantize(quantization["mode"], config=config)
+        if "lora" in change:
+            layers[path].enable_lora(**change["lora"])
+
+
+def _layers_by_path(model: keras.Model) -> dict[str, keras.layers.Layer]:
+    """Returns the layers that have weights, each before those in it."""
+    return {
+        layer.path[len(model.path) + 1 :]: layer
+        for layer in model._flatten_layers()
+        if layer.weights
+    }
 
 
 class CompositeLayer(keras.layers.Layer):
@@ -230,7 +287,12 @@ class Embeddings(ConfiguredLayer):
             ops.cast(self.token_type_embeddings, words.dtype),
         )
         segments = ops.reshape(segments, ops.shape(words))
-        positions = ops.cast(self.position_embeddings, words.dtype)[:length]
+        positions = ops.cast(self.position_embeddings, words.dtype)
+        if infers_shapes():
+            # Of any length: a stand-in may be longer than the table.
+            positions = ops.broadcast_to(positions[:1], ops.shape(words)[1:])
+        else:
+            positions = positions[:length]
         hidden = self.layer_norm(
             words + segments + ops.expand_dims(positions, 0)
         )

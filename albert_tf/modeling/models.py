@@ -14,8 +14,14 @@ from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.fit import FittableModel
 from albert_tf.modeling.heads import HEADS, Head
 from albert_tf.modeling.inputs import ENCODER_INPUTS
-from albert_tf.modeling.kernels import states_at
-from albert_tf.modeling.layers import Config, as_model_config, serializable
+from albert_tf.modeling.kernels import ON_TENSORFLOW, states_at
+from albert_tf.modeling.layers import (
+    Config,
+    as_model_config,
+    change_layers,
+    changed_layers,
+    serializable,
+)
 from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.stored_weights import (
     heads_in,
@@ -24,6 +30,8 @@ from albert_tf.modeling.weights.stored_weights import (
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
 _HEAD_SITE = 1 << 20
+# Of a model, unless it is given another.
+_NAME = "albert"
 
 
 def _as_rows(ids: Tensor) -> Tensor:
@@ -54,7 +62,7 @@ class AlbertModel(FittableModel):
         pooler: bool = True,
         remat: str = "none",
         head_options: Mapping[str, int] | None = None,
-        name: str = "albert",
+        name: str | None = None,
         **kwargs: object,
     ) -> None:
         """Makes the layers and their weights.
@@ -66,13 +74,15 @@ class AlbertModel(FittableModel):
             pooler: whether the encoder has a pooled output.
             remat: activation checkpointing, see AlbertEncoder.
             head_options: other arguments of the heads (`start_n_top`).
-            name: of the model.
+            name: of the model, with which the paths of its variables begin;
+                by default `albert`, then `albert_1` and so on, all with paths
+                that begin with `albert`.
             **kwargs: as any Keras model's; `dtype` for mixed precision.
 
         Raises:
             UserError: when the labels or the pooler do not fit the heads.
         """
-        super().__init__(name=name, **kwargs)
+        super().__init__(name=name or _NAME, **kwargs)
         self.config = as_model_config(config)
         # Tuples: Keras wraps lists and dictionaries that a model has, and what
         # it wraps cannot be pickled for another process.
@@ -96,6 +106,11 @@ class AlbertModel(FittableModel):
             )
             setattr(self, head_name, head)
         self.build()
+        if name is None:
+            # Layers of one Functional model have different names; now, since
+            # checkpoints and patterns know variables by their paths.
+            number = keras.backend.get_uid(_NAME) - 1
+            self.name = f"{_NAME}_{number}" if number else _NAME
 
     def _checked_labels(
         self, num_labels: int | None, labels: Sequence[str] | None
@@ -306,6 +321,18 @@ class AlbertModel(FittableModel):
             )
         return given
 
+    def compute_output_spec(
+        self, features: dict, *args: object, **kwargs: object
+    ) -> dict:
+        """Returns the outputs' shapes and types, for Keras.
+
+        Raises:
+            UserError: for features that do not fit.
+        """
+        # Here they are the user's; in the call there are stand-ins for them.
+        self.checked(features, self.features_of_heads(), in_graph=False)
+        return super().compute_output_spec(features, *args, **kwargs)
+
     def reads_positions_only(self) -> bool:
         """Returns whether no head reads the states of all positions."""
         return all(h.reads != "sequence_output" for h in self.heads.values())
@@ -321,7 +348,25 @@ class AlbertModel(FittableModel):
         """Exports the model as Keras does, by default for any batch and length.
 
         Keras itself would take the length of the first call, and ids as floats.
+        On backends other than TensorFlow it exports known sizes alone.
+
+        Raises:
+            UserError: for what Keras cannot export on a backend.
         """
+        backend = keras.backend.backend()
+        require(
+            backend != "torch" or format != "tf_saved_model",
+            "On torch Keras exports no SavedModel of a model that reads a "
+            'dictionary; give format="onnx" or "torch", or set '
+            "KERAS_BACKEND=tensorflow.",
+        )
+        require(
+            ON_TENSORFLOW or input_signature is not None,
+            f"On {backend} Keras exports a model for one length: give it as "
+            'input_signature=[{"input_ids": keras.InputSpec("int32", (8, 128), '
+            'name="input_ids")}], with every input, or set '
+            "KERAS_BACKEND=tensorflow.",
+        )
         if input_signature is None:
             names = (*ENCODER_INPUTS, *self.features_of_heads())
             axes = dict.fromkeys(names, 2)
@@ -345,7 +390,20 @@ class AlbertModel(FittableModel):
             "pooler": self.encoder.pooler is not None,
             "remat": self.remat,
             "head_options": self.head_options,
+            "changed_layers": changed_layers(self),
         }
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping, custom_objects: Mapping | None = None
+    ) -> "AlbertModel":
+        """Returns the model that `get_config` describes."""
+        arguments = dict(config)
+        # Files of earlier versions have none.
+        changes = arguments.pop("changed_layers", {})
+        model = super().from_config(arguments, custom_objects)
+        change_layers(model, changes)
+        return model
 
     @classmethod
     def from_pretrained(

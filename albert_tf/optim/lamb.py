@@ -16,12 +16,13 @@ import numpy as np
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.kernels import compiled
+from albert_tf.modeling.kernels import compiled, dense
 from albert_tf.optim.variable_rules import (
     EXCLUDED_PATTERNS,
     check_no_keras_decay,
     exclusions,
     matches,
+    path_of,
 )
 
 # A variable of more values is updated in one compiled pass over memory. Smaller
@@ -92,18 +93,23 @@ class Lamb(keras.optimizers.Optimizer):
         self.last_trust_ratios = []  # None where a variable does not adapt
         undecayed = self.exclude_from_weight_decay_patterns
         unadapted = self.exclude_from_layer_adaptation_patterns
-        self.decays = [not matches(v.path, undecayed) for v in variables]
+        paths = [path_of(variable) for variable in variables]
+        self.decays = [not matches(path, undecayed) for path in paths]
         self.adapts = [
-            self.layer_adaptation and not matches(v.path, unadapted)
-            for v in variables
+            self.layer_adaptation and not matches(path, unadapted)
+            for path in paths
         ]
-        for variable, adapts in zip(variables, self.adapts, strict=True):
+        for variable, path, adapts in zip(
+            variables, paths, self.adapts, strict=True
+        ):
             # As by `add_variable_from_reference`, of another type.
-            prefix = variable.path.replace("/", "_")
+            prefix = path.replace("/", "_").replace(":", "_")
             add_moment = functools.partial(
                 self.add_variable,
                 variable.shape,
-                dtype=keras.backend.result_type(variable.dtype, "float32"),
+                dtype=keras.backend.result_type(
+                    keras.backend.standardize_dtype(variable.dtype), "float32"
+                ),
                 layout=getattr(variable, "_layout", None),
             )
             self.momentums.append(add_moment(name=f"{prefix}_momentum"))
@@ -129,14 +135,15 @@ class Lamb(keras.optimizers.Optimizer):
         for variable, ratio in zip(
             self._trainable_variables, self.last_trust_ratios, strict=True
         ):
-            if variable.path in ratios:
+            path = path_of(variable)
+            if path in ratios:
                 raise ValueError(
                     f"{self.name} was given two variables with the path "
-                    f"{variable.path}; give each variable once, and layers "
+                    f"{path}; give each variable once, and layers "
                     "different names."
                 )
             if ratio is not None:
-                ratios[variable.path] = float(ops.convert_to_numpy(ratio))
+                ratios[path] = float(ops.convert_to_numpy(ratio))
         return ratios
 
     def exclude_from_weight_decay(
@@ -147,6 +154,15 @@ class Lamb(keras.optimizers.Optimizer):
             "Lamb chooses variables by path: give it the patterns, "
             "Lamb(exclude_from_weight_decay=[...])."
         )
+
+    def apply(
+        self, grads: list, trainable_variables: list | None = None
+    ) -> None:
+        """Updates the variables by their gradients, as any Keras optimizer."""
+        if self.loss_scale_factor is not None:
+            # Keras divides them, which a sum of rows cannot be.
+            grads = [None if g is None else dense(g) for g in grads]
+        super().apply(grads, trainable_variables)
 
     def update_step(
         self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor

@@ -7,6 +7,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from albert_tf.modeling.kernels import dense
 from albert_tf.optim.variable_rules import (
     EXCLUDED_PATTERNS,
     KERAS_DECAYS,
@@ -51,6 +52,15 @@ class Muon(keras.optimizers.Muon):
         super().build(variables)
         patterns = self.exclude_from_weight_decay_patterns
         self.decays = [not matches(v.path, patterns) for v in variables]
+
+    def apply(
+        self, grads: list, trainable_variables: list | None = None
+    ) -> None:
+        """Updates the variables by their gradients, as any Keras optimizer."""
+        if self.loss_scale_factor is not None:
+            # Keras divides them, which a sum of rows cannot be.
+            grads = [None if g is None else dense(g) for g in grads]
+        super().apply(grads, trainable_variables)
 
     def update_step(
         self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor

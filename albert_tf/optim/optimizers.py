@@ -18,6 +18,7 @@ _OUTSIDE_UPDATE_STEP = (
     "clipvalue",
     "global_clipnorm",
     "use_ema",
+    "loss_scale_factor",
     "gradient_accumulation_steps",
 )
 

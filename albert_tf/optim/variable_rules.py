@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 
@@ -32,6 +33,11 @@ def path_patterns(setting: str, value: str) -> tuple[str, ...]:
                 "contain one; escape special characters by a backslash."
             ) from None
     return patterns
+
+
+def path_of(variable: Any) -> str:
+    """Returns a Keras variable's path, and the name of a plain tf.Variable."""
+    return getattr(variable, "path", None) or variable.name
 
 
 def matches(path: str, patterns: tuple[str, ...]) -> bool:

@@ -15,6 +15,7 @@ from albert_tf.config import SHARING, OptimizerConfig, UserError, override
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.optim import lamb
 from albert_tf.optim.lamb import Lamb
+from albert_tf.optim.muon import Muon, NorMuon
 from albert_tf.optim.optimizers import build_optimizer
 
 
@@ -435,3 +436,43 @@ def test_serialization():
     config = again.get_config()
     assert config == optimizer.get_config()
     assert {name: config[name] for name in arguments} == arguments
+
+
+def test_plain_variables_of_tensorflow_are_updated_alike():
+    """By their names, where variables of Keras have paths."""
+    weights = {"scope/kernel": [[1.0, 2.0], [3.0, 4.0]], "scope/bias": [1.0]}
+    found = []
+    for kind in (keras.Variable, tf.Variable):
+        variables = [
+            kind(value, name=name.replace("/", "_"))
+            for name, value in weights.items()
+        ]
+        optimizer = Lamb(0.1)
+        for _ in range(2):
+            optimizer.apply_gradients(
+                [
+                    (tf.constant(np.full(v.shape, 0.1, "f")), v)
+                    for v in variables
+                ]
+            )
+        assert optimizer.decays == [True, False]
+        found.append([np.array(variable) for variable in variables])
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("kind", [Lamb, Muon, NorMuon])
+def test_loss_scale_factor_divides_the_rows_of_an_embedding_too(kind):
+    found = []
+    for factor in (None, 128.0):
+        table = keras.Variable(np.ones((3, 2), "float32"))
+        optimizer = kind(0.1, loss_scale_factor=factor)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table.value, [0, 2, 2]))
+            loss = optimizer.scale_loss(loss)
+        gradient = tape.gradient(loss, table.value)
+        assert isinstance(gradient, tf.IndexedSlices)
+        optimizer.apply([gradient], [table])
+        found.append(np.array(table))
+    assert (found[0] != 1.0).any()
+    np.testing.assert_allclose(*found, rtol=1e-6)

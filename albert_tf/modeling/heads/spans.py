@@ -8,7 +8,7 @@ from keras import ops
 
 from albert_tf.config import require
 from albert_tf.modeling.heads.base import DenseHead, Head, Label, Tensors
-from albert_tf.modeling.kernels import states_at
+from albert_tf.modeling.kernels import ON_TENSORFLOW, states_at
 from albert_tf.modeling.layers import Config, serializable
 from albert_tf.modeling.losses import Pair, weighted_binary_cross_entropy
 
@@ -192,9 +192,15 @@ class AnswerableSpanHead(Head):
             outputs["end_logits"] = masked(end_logits)[:, 0]
         if training:
             return outputs
-        log_probs, starts = _likeliest(start_logits, self.start_n_top)
+        # What Keras infers without a length must hold for the longest, too.
+        most = self.config.max_position_embeddings
+        log_probs, starts = _likeliest(
+            start_logits, min(self.start_n_top, most)
+        )
         end_logits = self._end_logits(hidden, states_at(hidden, starts))
-        end_log_probs, ends = _likeliest(masked(end_logits), self.end_n_top)
+        end_log_probs, ends = _likeliest(
+            masked(end_logits), min(self.end_n_top, most)
+        )
         outputs["start_top_log_probs"] = log_probs
         outputs["start_top_positions"] = starts
         outputs["end_top_log_probs"] = end_log_probs
@@ -215,6 +221,6 @@ def _likeliest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     length = ops.shape(logits)[-1]
     if isinstance(length, int):
         count = min(count, length)
-    elif length is not None:
+    elif ON_TENSORFLOW and length is not None:
         count = ops.minimum(count, length)
     return ops.top_k(ops.log_softmax(logits, axis=-1), count)

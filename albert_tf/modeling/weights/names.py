@@ -15,6 +15,7 @@ import numpy as np
 from albert_tf.config import (
     ModelConfig,
     UserError,
+    require,
     shares_whole_groups,
     sharing_plan,
 )
@@ -89,26 +90,50 @@ class NamedWeight:
         head: the name of its head, or POOLER; empty for the encoder's.
         name: the name in files; empty where their code has no such head.
         is_transposed: whether files have it as `[out, in]`.
+        adapted: the layer whose low-rank adapter (LoRA) is added to it.
     """
 
     variable: keras.Variable
     head: str
     name: str
     is_transposed: bool = False
+    adapted: keras.layers.Dense | None = None
+
+    def value(self) -> np.ndarray:
+        """Returns the value, float32, with the adapter that it may have."""
+        value, layer = _float32(self.variable), self.adapted
+        if layer is not None:
+            # Not by Keras, which adds them in the layer's precision.
+            delta = _float32(layer.lora_kernel_a) @ _float32(
+                layer.lora_kernel_b
+            )
+            value = value + np.float32(layer.lora_alpha / layer.lora_rank) * (
+                delta
+            )
+        return value
 
     def transposed(self, value: np.ndarray) -> np.ndarray:
         """Returns a value of ours as files have it, or back."""
         return value.T if self.is_transposed else value
 
 
+def _float32(variable: keras.Variable) -> np.ndarray:
+    return np.asarray(keras.ops.convert_to_numpy(variable), np.float32)
+
+
 def _named(
     part: object, head: str, name: str, form: str
 ) -> Iterator[NamedWeight]:
     """Yields the weights of a variable, dense layer or normalisation."""
+    adapted = None
     if isinstance(part, keras.layers.Dense):
-        weights = {"kernel": part.kernel}
-        if part.use_bias:
-            weights["bias"] = part.bias
+        # With an adapter `part.kernel` is their sum, and no variable.
+        weights = {
+            variable.name: variable
+            for variable in part.weights
+            if variable.name in ("kernel", "bias")
+        }
+        adapted = part if part.lora_enabled else None
     elif isinstance(part, keras.layers.LayerNormalization):
         weights = {"gamma": part.gamma, "beta": part.beta}
     else:
@@ -118,12 +143,19 @@ def _named(
         is_kernel = ours == "kernel"
         if form == "huggingface":
             ending = "weight" if ours in ("kernel", "gamma") else "bias"
-            yield NamedWeight(variable, head, f"{name}.{ending}", is_kernel)
+            theirs, is_transposed = f"{name}.{ending}", is_kernel
         elif name.endswith("output_*"):
             theirs = name[:-1] + ("weights" if is_kernel else "bias")
-            yield NamedWeight(variable, head, theirs, is_kernel)
+            is_transposed = is_kernel
         else:
-            yield NamedWeight(variable, head, name and f"{name}/{ours}")
+            theirs, is_transposed = name and f"{name}/{ours}", False
+        yield NamedWeight(
+            variable,
+            head,
+            theirs,
+            is_transposed,
+            adapted if is_kernel else None,
+        )
 
 
 def _wrong_layer(config: ModelConfig, groups: int, form: str) -> int | None:
@@ -219,8 +251,26 @@ def named_weights(
 ) -> list[NamedWeight]:
     """Returns every weight of the model with its name in files of `form`.
 
-    A shared weight that they repeat appears once per repetition.
+    A shared weight that they repeat appears once per repetition; the factors
+    of an adapter (LoRA) have no names.
+
+    Raises:
+        UserError: for a quantized model, whose weights are no such numbers.
     """
+    quantized = sorted(
+        {
+            f"{x.path} ({x.quantization_mode})"
+            for x in model._flatten_layers()
+            if x.quantization_mode
+        }
+    )
+    require(
+        not quantized,
+        f"The model is quantized, in {', '.join(quantized[:1])} and "
+        f"{len(quantized) - 1} other layers, and files of this form hold "
+        "float32 weights: save it as Keras does, model.save('model.keras'), "
+        "or write the model that was quantized.",
+    )
     rows: list[NamedWeight] = []
 
     def add(layer: object, table: tuple, head: str, prefix: str) -> None:
@@ -238,6 +288,8 @@ def named_weights(
         prefix = _BLOCK_PREFIX[form].format(group=group, inner=inner)
         add(block, BLOCK, "", prefix)
     named = {id(row.variable) for row in rows}
+    for layer in filter(None, {row.adapted for row in rows}):
+        named |= {id(layer.lora_kernel_a), id(layer.lora_kernel_b)}
     for variable in model.weights:
         if id(variable) not in named:
             raise AssertionError(f"{variable.path} has no name in files")

@@ -113,8 +113,7 @@ def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:
             f"{OWNERS[form]} has no head {row.head}; --head=none takes the "
             "encoder alone.",
         )
-        value = keras.ops.convert_to_numpy(row.variable)
-        values[row.name] = row.transposed(np.asarray(value, np.float32))
+        values[row.name] = row.transposed(row.value())
     config, width = model.config, model.config.hidden_size
     if not model.encoder.projection and form == "huggingface":
         # transformers maps E to H even where they are equal.

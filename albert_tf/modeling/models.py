@@ -1,6 +1,7 @@
 """Models: the encoder with heads, one class per head and one of pretraining."""
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -30,8 +31,15 @@ from albert_tf.modeling.weights.stored_weights import (
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
 _HEAD_SITE = 1 << 20
-# Of a model, unless it is given another.
+# Of a model, unless it is given another; of further ones with a number.
 _NAME = "albert"
+_DEFAULT_NAME = re.compile(rf"{_NAME}(_\d+)?")
+
+
+def _new_name() -> str:
+    """Returns a default name that no other model has."""
+    number = keras.backend.get_uid(_NAME) - 1
+    return f"{_NAME}_{number}" if number else _NAME
 
 
 def _as_rows(ids: Tensor) -> Tensor:
@@ -82,7 +90,8 @@ class AlbertModel(FittableModel):
         Raises:
             UserError: when the labels or the pooler do not fit the heads.
         """
-        super().__init__(name=name or _NAME, **kwargs)
+        is_default = not name or bool(_DEFAULT_NAME.fullmatch(name))
+        super().__init__(name=_NAME if is_default else name, **kwargs)
         self.config = as_model_config(config)
         # Tuples: Keras wraps lists and dictionaries that a model has, and what
         # it wraps cannot be pickled for another process.
@@ -106,11 +115,10 @@ class AlbertModel(FittableModel):
             )
             setattr(self, head_name, head)
         self.build()
-        if name is None:
+        if is_default:
             # Layers of one Functional model have different names; now, since
             # checkpoints and patterns know variables by their paths.
-            number = keras.backend.get_uid(_NAME) - 1
-            self.name = f"{_NAME}_{number}" if number else _NAME
+            self.name = name or _new_name()
 
     def _checked_labels(
         self, num_labels: int | None, labels: Sequence[str] | None

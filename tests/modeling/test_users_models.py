@@ -145,6 +145,15 @@ def test_two_models_of_one_functional_model_have_two_names():
     assert AlbertModel(SMALL, name="mine").weights[0].path[:5] == "mine/"
 
 
+def test_a_model_has_its_paths_again():
+    models = [AlbertModel(SMALL) for _ in range(2)]
+    again = AlbertModel.from_config(models[1].get_config())
+    assert again.name == models[1].name
+    assert [w.path for w in again.weights] == [
+        w.path for w in models[0].weights
+    ]
+
+
 def add_adapters(model):
     rng = np.random.default_rng(0)
     for block in model.encoder.blocks:

@@ -1,5 +1,6 @@
 """Classification of texts, and what all kinds that predict classes share."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -29,6 +30,7 @@ _MANY = 20
 # What databases, R and pandas write or read as no value; "None" and "NA" may
 # well be classes.
 _MISSING = {"\\N", "NULL", "null", "NaN", "nan", "<NA>", "#N/A"}
+_QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
 
 
 class ClassKind(Kind):
@@ -150,6 +152,11 @@ class Classification(TextKind, ClassKind):
                 f"{listed(missing)}: trained as a class of its own, though "
                 "other programs write this for a missing label."
             )
+        if quoted := sorted(filter(_QUOTED.fullmatch, labels)):
+            found.append(
+                f"{listed(quoted)}: the quotes are part of these labels; in "
+                "CSV they are double, and stand right behind the separator."
+            )
         if combined := _combined(labels):
             found.append(
                 f"{len(combined)} of {len(labels)} labels look like several in "
@@ -204,7 +211,7 @@ def _combined(labels: Collection[str]) -> list[str]:
             if len(names) > 1 and all(names)
         ]
         known = [f for f in found if all(name in labels for name in parts[f])]
-        if known or (separator == "|" and len(found) > 1):
+        if known or (separator == "|" and found):
             return found
     return []
 

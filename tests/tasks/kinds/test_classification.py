@@ -66,8 +66,8 @@ def test_labels(labels, found):
         ("a|b c|d e", "2 of 3 labels look like several in one (a|b, c|d)"),
         ("a,b b,c a b", "2 of 4 labels look like several in one (a,b, b,c)"),
         ("a;b b a", "1 of 3 labels look like several in one (a;b)"),
+        ("a|b c", "1 of 2 labels look like several in one (a|b)"),
         # Names.
-        ("a|b c", ""),
         ("a| b", ""),
         ("Ulm,DE Bonn,DE Rome,IT", ""),
     ],
@@ -87,6 +87,12 @@ def test_labels_that_are_no_values_elsewhere():
     examples = [Example(("a",), label) for label in ("x", "NULL", "\\N")]
     (line,) = KIND.warnings(examples, training=True)
     assert line.startswith("NULL, \\N: trained as a class of its own, though")
+
+
+def test_labels_in_quotes():
+    examples = [Example(("a",), label) for label in ("'x'", '"y"', "z'", '"')]
+    (line,) = KIND.warnings(examples, training=True)
+    assert line.startswith("\"y\", 'x': the quotes are part of these labels;")
 
 
 def test_unknown_labels_are_listed_together(tiny_tokenizer, monkeypatch):

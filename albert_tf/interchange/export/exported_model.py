@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import json
 import os
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,7 +21,10 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from albert_tf.config import UserError, lookup, require, shown
 from albert_tf.io import files
+from albert_tf.io.tensorflow_messages import reason_of
 
+# Begins the message of a failed assertion.
+_ASSERTION = "assertion failed: ["
 _GRAPH = "saved_model.pb"
 _DEFAULT = "serving_default"
 _INIT = "__saved_model_init_op"
@@ -334,9 +336,10 @@ def _bytes(array: np.ndarray, wanted: str) -> np.ndarray:
 
 
 def _reason(message: str) -> str:
-    """Returns the line of TensorFlow's message that has the fault."""
-    found = re.search(r"^(.*)\n\s*\[\[", message, re.MULTILINE)
-    line = found[1] if found else message.splitlines()[0]
-    if line.startswith("assertion failed:"):
-        line = " ".join(re.findall(r"\[(.*?)\]", line))
-    return f"The model refuses its input: {line}."
+    """Returns a line with the reason in TensorFlow's message."""
+    reason = reason_of(message)
+    if reason.startswith(_ASSERTION):
+        # Its parts, each in brackets.
+        parts = reason.removeprefix(_ASSERTION)
+        reason = parts.removesuffix("]").replace("] [", " ")
+    return f"The model refuses its input: {reason}."

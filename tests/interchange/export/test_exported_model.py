@@ -106,6 +106,7 @@ IDS = {
         ("tokens", IDS | {"input_ids": [[2, 999, 3]]}, "input_ids .* 200 2 99"),
         ("tokens", IDS | {n: [[1] * 200] for n in IDS}, "s=24 tokens: 200"),
         ("examples", {"examples": [b"junk"]}, "The model refuses its input: "),
+        ("examples", {"examples": [b"ab\ncd"]}, "input, value: 'ab cd'"),
         ("examples", {"examples": [b"\xd8"]}, "example input, value: '\ufffd"),
     ],
 )

@@ -21,6 +21,7 @@ from albert_tf.cluster.clusters import (
 from albert_tf.cluster.environment import unseen_gpus
 from albert_tf.cluster.stops import TEMPORARY_FAILURE, RunStopped
 from albert_tf.config import RuntimeConfig, UserError, lookup, require
+from albert_tf.io.tensorflow_messages import reason_of
 
 # Errors at the start while a TPU is being created or recreated.
 _NOT_READY = (
@@ -145,9 +146,8 @@ def _tpu(runtime: RuntimeConfig) -> tf.distribute.Strategy:
             TEMPORARY_FAILURE,
         ) from error
     except (ValueError, OSError, tf.errors.OpError) as error:
-        reason = str(error).partition("\n")[0]
         raise UserError(
-            f"tpu={runtime.tpu!r} cannot be used: {reason}"
+            f"tpu={runtime.tpu!r} cannot be used: {reason_of(str(error))}"
         ) from None
     return tf.distribute.TPUStrategy(resolver)
 
@@ -284,11 +284,11 @@ def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def _reason(error: tf.errors.OpError, *signs: str) -> str:
-    """Returns the line with one of the signs, or the first, without prefix."""
-    # Out of a compiled step it comes below "Graph execution error".
-    lines = str(error.message).strip().splitlines() or [""]
+    """Returns the line of an error with one of the signs, or its reason."""
+    message = str(error.message)
+    lines = message.splitlines()
     why = [line for line in lines if any(sign in line for sign in signs)]
-    return (why or lines)[0].rpartition("}} ")[2].rstrip(": ")
+    return reason_of(why[0] if why else message)
 
 
 @contextlib.contextmanager

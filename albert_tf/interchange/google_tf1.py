@@ -16,6 +16,7 @@ from albert_tf.interchange import tensor_bundle
 from albert_tf.interchange.model_files import TOKENIZER_FILES
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
+from albert_tf.io.tensorflow_messages import reason_of
 from albert_tf.modeling.heads import Head
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.modeling.weights.config_json import require_architecture
@@ -185,7 +186,7 @@ def write_checkpoint(prefix: str, arrays: Mapping[str, np.ndarray]) -> None:
     except (OSError, tf.errors.OpError) as error:
         if files.is_disk_full(error):
             raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = reason_of(str(error)) or type(error).__name__
         raise UserError(f"{prefix} cannot be written: {reason}.") from None
 
 

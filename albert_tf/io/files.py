@@ -31,6 +31,8 @@ from errno import (
 )
 from typing import IO, Any
 
+from albert_tf.io.tensorflow_messages import reason_of
+
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 # A temporary name: the file's own, this, and a number.
 _TEMPORARY = ".tmp-"
@@ -278,7 +280,7 @@ def _gfile(path: Path) -> Iterator[Any]:
         yield tf.io.gfile
     except kinds.OpError as error:
         number = numbers.get(type(error), EPROTO)
-        reason = error.message or os.strerror(number)
+        reason = reason_of(error.message or "") or os.strerror(number)
         raise OSError(number, reason, os.fspath(path)) from None
 
 

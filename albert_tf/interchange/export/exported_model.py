@@ -22,7 +22,10 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from albert_tf.config import UserError, lookup, require, shown
 from albert_tf.io import files
+from albert_tf.io.tensorflow_messages import reason_of
 
+# Begins the message of a failed assertion.
+_ASSERTION = "assertion failed: ["
 _GRAPH = "saved_model.pb"
 _DEFAULT = "serving_default"
 _INIT = "__saved_model_init_op"
@@ -350,13 +353,12 @@ def _reason(message: str, inputs: Mapping[str, np.ndarray]) -> str:
     if found := re.search(_WRONG_TYPE, message):
         name, row, expected, got = found.groups()
         return f"Expected {name} of type {expected} but row {row} has {got}"
-    found = re.search(r"^(.*)\n\s*\[\[", message, re.MULTILINE)
-    line = found[1] if found else message.splitlines()[0]
-    # The name that TensorFlow gave to a part of the graph.
-    line = re.sub(r"^\{\{function_node .*?\}\} ", "", line)
-    if line.startswith("assertion failed:"):
-        line = " ".join(re.findall(r"\[(.*?)\]", line))
-    return line
+    reason = reason_of(message)
+    if reason.startswith(_ASSERTION):
+        # Its parts, each in brackets.
+        parts = reason.removeprefix(_ASSERTION)
+        reason = parts.removesuffix("]").replace("] [", " ")
+    return reason
 
 
 def _is_example(record: bytes) -> bool:

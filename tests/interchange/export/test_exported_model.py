@@ -130,6 +130,7 @@ IDS = {
             {"examples": [EXAMPLE, EXAMPLE.replace(b"\x1a", b"\x12")]},
             "Expected input_ids of type int64 but row 1 has float",
         ),
+        ("examples", {"examples": [b"ab\ncd"]}, "Examples but row 0 is none"),
     ],
 )
 def test_an_input_that_does_not_fit_is_refused(

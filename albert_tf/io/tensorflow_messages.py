@@ -1,0 +1,30 @@
+"""Reasons in the messages of TensorFlow's errors: `reason_of`."""
+
+import re
+
+_MAX_CHARS = 500
+# Lines in front of a reason: the places in the program where the graph was
+# built, and how many operations have failed.
+_BEFORE = re.compile(
+    r"(?:Graph execution error:|Detected at node |<stack traces unavailable>"
+    r"|Node: |\d+ root error\(s\) found\.| +File \"|\s*$)"
+)
+# In front of it on its own line.
+_PREFIX = re.compile(r"(?: *\(\d+\) [\w ]+: )?(?:\{\{[^\n{}]*\}\} )*")
+# Behind it: the nodes, each on a line, or the operation.
+_NODES = re.compile(r"\n\s*\[\[|\s*\[Op:\w+\](?: name: ?\w*)?$")
+
+
+def reason_of(message: str) -> str:
+    """Returns what a message says, in one line of bounded length.
+
+    Texts of the user in it may have line feeds.
+    """
+    lines = _NODES.split(message, maxsplit=1)[0].split("\n")
+    while len(lines) > 1 and _BEFORE.match(lines[0]):
+        del lines[0]
+    lines[0] = lines[0][_PREFIX.match(lines[0]).end() :]
+    reason = " ".join(" ".join(lines).split()).rstrip(": ")
+    if len(reason) > _MAX_CHARS:
+        return f"{reason[:_MAX_CHARS]}..."
+    return reason

@@ -122,7 +122,7 @@ class FittableModel(keras.Model):
     @_loss_tracker.setter
     def _loss_tracker(self, metric: keras.metrics.Metric | None) -> None:
         made = metric and EpochLoss(len(self._labelled()))
-        vars(self)["_epoch_loss"] = made
+        self.__dict__["_epoch_loss"] = made
 
     def fit(self, *args: object, **kwargs: object) -> object:
         """Trains as any Keras model, after a check of the arrays."""
@@ -181,8 +181,10 @@ class FittableModel(keras.Model):
             return x, y, sample_weight
         x = _as_arrays(x)
         self.checked(x, self.features_of_heads(), in_graph=False)
-        own = self._has_own_step() and y is not None
-        if own or not labelled or not self._labelled():
+        is_plain = y is not None or sample_weight is None
+        if not (labelled and self._labelled()) or (
+            is_plain and self._has_own_step()
+        ):
             return x, y, sample_weight
         y, sample_weight = _as_arrays(y), _as_arrays(sample_weight)
         labels, weights = self._used_labels(x, y, sample_weight)
@@ -263,11 +265,13 @@ class FittableModel(keras.Model):
         return (x, y), _weights_of_classes(given, classes)
 
     def _has_own_step(self) -> bool:
-        """Returns whether a subclass has a step or a loss of its own."""
-        kind = type(self)
-        return (
-            kind.train_step is not keras.Model.train_step
-            or kind.compute_loss is not FittableModel.compute_loss
+        """Returns whether a subclass has a step or a loss of its own.
+
+        Its labels and weights may be any.
+        """
+        return any(
+            getattr(type(self), name) is not getattr(FittableModel, name)
+            for name in ("train_step", "test_step", "compute_loss")
         )
 
     # XLA drops assertions, and JAX has none: what Keras compiles is preceded by
@@ -496,7 +500,11 @@ class FittableModel(keras.Model):
         self, x: Mapping, y: object, sample_weight: object
     ) -> tuple[dict, dict]:
         """Returns labels and weights by output, in range for heads' losses."""
-        if self._compile_loss is None and self._labelled():
+        if (
+            self._compile_loss is None
+            and self._labelled()
+            and not self._has_own_step()
+        ):
             return self._labels_in_range(x, y, sample_weight)
         return self._labels(x, y, sample_weight)
 

@@ -1,6 +1,7 @@
 """Keras' compile, fit and evaluate for models with heads: labels and losses."""
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,11 +10,74 @@ import numpy as np
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import require
+from albert_tf.config import UserError, require
 from albert_tf.modeling.heads.base import Head, Label
 from albert_tf.modeling.heads.spans import END_NEEDS_START
-from albert_tf.modeling.inputs import checked_features, in_range
-from albert_tf.modeling.losses import broadcast_weights
+from albert_tf.modeling.inputs import (
+    checked_features,
+    checked_weights,
+    in_range,
+)
+from albert_tf.modeling.kernels import ON_TENSORFLOW
+from albert_tf.modeling.losses import EpochLoss, Pair, broadcast_weights
+
+_DATA = ("x", "y", "sample_weight")
+
+
+def _as_arrays(values: Any) -> Any:
+    """Returns what can be an array as one, in a mapping by its names.
+
+    A list of one array is that array: Keras takes a list of each output's.
+    """
+    if isinstance(values, Mapping):
+        return {n: _as_arrays(v) for n, v in values.items() if v is not None}
+    values = _alone(values)
+    is_list = isinstance(values, list | tuple)
+    if ops.is_tensor(values) or not (is_list or hasattr(values, "__array__")):
+        return values
+    if is_list and any(len(getattr(v, "shape", ())) for v in values):
+        return values
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise UserError(
+            "The rows of a list have different lengths; pad them to one."
+        ) from error
+
+
+def _alone(values: Any) -> Any:
+    """Returns the array of a list of one array."""
+    if (
+        isinstance(values, list | tuple)
+        and len(values) == 1
+        and len(getattr(values[0], "shape", ()))
+    ):
+        return values[0]
+    return values
+
+
+def _weights_of_classes(given: Any, classes: int | None) -> dict[int, float]:
+    """Returns the weight of every class, 1 where none is given."""
+    require(
+        isinstance(given, Mapping),
+        "class_weight must be a dictionary from numbers of classes to weights; "
+        f"it is {given!r}.",
+    )
+    limit = classes or math.inf
+    for number, weight in given.items():
+        require(
+            isinstance(number, int | np.integer)
+            and 0 <= int(number) < limit
+            and isinstance(weight, int | float | np.number)
+            and 0 <= float(weight) < math.inf,
+            f"class_weight has {number!r}: {weight!r}; it takes numbers of "
+            f"classes from 0 to below {limit}, and finite weights from 0 on.",
+        )
+    require(any(given.values()), "class_weight has no weight above 0.")
+    return {
+        number: float(given.get(number, 1))
+        for number in range(classes or int(max(given)) + 1)
+    }
 
 
 class FittableModel(keras.Model):
@@ -48,6 +112,18 @@ class FittableModel(keras.Model):
             in_graph=in_graph,
         )
 
+    # `compile` makes its metric of the loss here; a `compile` of our own would
+    # not be called when Keras loads a model.
+
+    @property
+    def _loss_tracker(self) -> EpochLoss | None:
+        return vars(self).get("_epoch_loss")
+
+    @_loss_tracker.setter
+    def _loss_tracker(self, metric: keras.metrics.Metric | None) -> None:
+        made = metric and EpochLoss(len(self._labelled()))
+        self.__dict__["_epoch_loss"] = made
+
     def fit(self, *args: object, **kwargs: object) -> object:
         """Trains as any Keras model, after a check of the arrays."""
         return self._run(super().fit, args, kwargs)
@@ -60,29 +136,194 @@ class FittableModel(keras.Model):
         """Predicts as any Keras model, after a check of the arrays."""
         return self._run(super().predict, args, kwargs)
 
+    def train_on_batch(self, *args: object, **kwargs: object) -> object:
+        """Trains on a batch as any Keras model, after a check of it."""
+        return self._run(super().train_on_batch, args, kwargs)
+
+    def test_on_batch(self, *args: object, **kwargs: object) -> object:
+        """Evaluates a batch as any Keras model, after a check of it."""
+        return self._run(super().test_on_batch, args, kwargs)
+
     def _run(self, method: Callable, args: tuple, kwargs: Mapping) -> object:
-        """Calls one of Keras' loops with checked arrays: XLA cannot check."""
-        given = inspect.signature(method).bind(*args, **kwargs).arguments
-        require(
-            not given.get("class_weight")
-            or all(
-                head.label_weights == "example_weights"
-                for head in self.heads.values()
-            ),
-            "class_weight weighs examples of one label; "
-            f"{type(self).__name__} has many labels in an example. Give their "
-            "weights as sample_weight, in the shape of the labels.",
+        """Calls one of Keras' loops with data that its adapters keep."""
+        signature = inspect.signature(method)
+        given: dict[str, Any] = dict(signature.bind(*args, **kwargs).arguments)
+        given.update(given.pop("kwargs", {}))
+        labelled = "y" in signature.parameters
+        x, y, weights = (given.get(name) for name in _DATA)
+        if given.get("class_weight") and self._labelled():
+            (x, y), given["class_weight"] = self._class_weighted(
+                x, y, given["class_weight"]
+            )
+        data = self._checked_arrays(x, y, weights, labelled=labelled)
+        given.update(
+            (name, value)
+            for name, value in zip(_DATA, data, strict=True)
+            if value is not None
         )
-        x = given.get("x")
-        if isinstance(x, Mapping) and all(
-            isinstance(value, np.ndarray) for value in x.values()
+        others = given.get("validation_data")
+        if isinstance(others, tuple | list | Mapping):
+            others = keras.utils.unpack_x_y_sample_weight(others)
+            given["validation_data"] = self._checked_arrays(*others)
+        return method(**given)
+
+    def _checked_arrays(
+        self, x: Any, y: Any, sample_weight: Any, labelled: bool = True
+    ) -> tuple:
+        """Returns data, checked where they are arrays: XLA and JAX do not.
+
+        Keras' adapter of arrays drops weights without `y`, and wants them by
+        the names in `y`; here both may be given otherwise.
+        """
+        if not isinstance(x, Mapping) or any(
+            isinstance(value, Mapping) for value in x.values()
         ):
-            self.checked(dict(x), self.features_of_heads(), in_graph=False)
-            trains = self._compile_loss is None and self._labelled()
-            if trains and method.__name__ != "predict":
-                weights = given.get("sample_weight")
-                self._labels_in_range(dict(x), given.get("y"), weights)
-        return method(*args, **kwargs)
+            return x, y, sample_weight
+        x = _as_arrays(x)
+        self.checked(x, self.features_of_heads(), in_graph=False)
+        is_plain = y is not None or sample_weight is None
+        if not (labelled and self._labelled()) or (
+            is_plain and self._has_own_step()
+        ):
+            return x, y, sample_weight
+        y, sample_weight = _as_arrays(y), _as_arrays(sample_weight)
+        labels, weights = self._used_labels(x, y, sample_weight)
+        require(
+            not labels
+            or any(
+                name not in weights
+                or np.any(ops.convert_to_numpy(weights[name]))
+                for name in labels
+            ),
+            "All weights are 0: there is nothing to learn or to evaluate.",
+        )
+        if sample_weight is None or not isinstance(y, Mapping | None):
+            return x, y, sample_weight
+        return self._weighted_by_name(x, y or {}, sample_weight)
+
+    def _weighted_by_name(
+        self, x: dict, y: Mapping, sample_weight: object
+    ) -> tuple[dict, dict, dict]:
+        """Returns x, and labels and their weights by the same names."""
+        y = dict(y)
+        for head in self.heads.values():
+            if head.label_weights in y:
+                x[head.label_weights] = y.pop(head.label_weights)
+        for output, (_, label) in self._labelled().items():
+            if label.name in x and not {output, label.name} & y.keys():
+                y[output] = x[label.name]
+        weights = dict.fromkeys(y, sample_weight)
+        if isinstance(sample_weight, Mapping):
+            given = self._by_output(sample_weight, "sample_weight")
+            ones = np.ones(len(x["input_ids"]), "float32")
+            outputs = self._by_output({name: name for name in y}, "y")
+            weights = {
+                n: given.get(output, ones) for output, n in outputs.items()
+            }
+        return x, y, weights
+
+    def _class_weighted(
+        self, x: Any, y: Any, given: Any
+    ) -> tuple[tuple, dict[int, float]]:
+        """Returns x and y that Keras weighs, and the weight of every class.
+
+        It weighs a `y` that is an array, and has no default in `tf.data` sets.
+        """
+        kind = type(self).__name__
+        ((head, label), *others) = self._labelled().values()
+        require(
+            not others and head.label_weights == "example_weights",
+            "class_weight weighs examples of one label; "
+            f"{kind} has many labels in an example. Give their weights as "
+            "sample_weight, in the shape of the labels.",
+        )
+        require(
+            label.classes is not None,
+            f"class_weight weighs classes, and {kind} predicts numbers: give "
+            "sample_weight, a weight for each example.",
+        )
+
+        def with_array(*batch: object) -> tuple:
+            x, y, weights = keras.utils.unpack_x_y_sample_weight(batch)
+            labels, _ = self._labels(x, y, None)
+            self._require_labels(labels)
+            y = labels[label.output]
+            return (x, y) if weights is None else (x, y, weights)
+
+        if isinstance(x, Mapping):
+            x, y = with_array(x, _as_arrays(y))
+        elif hasattr(x, "element_spec") and hasattr(x, "map"):
+            x = x.map(with_array)
+        elif isinstance(x, keras.utils.PyDataset):
+            require(
+                len(x[0]) > 1 and hasattr(x[0][1], "shape"),
+                "With class_weight a PyDataset has batches (features, labels), "
+                "where the labels are an array; or give weights with each "
+                "batch: (features, labels, sample_weight).",
+            )
+        classes = getattr(head, "num_labels", None)
+        return (x, y), _weights_of_classes(given, classes)
+
+    def _has_own_step(self) -> bool:
+        """Returns whether a subclass has a step or a loss of its own.
+
+        Its labels and weights may be any.
+        """
+        return any(
+            getattr(type(self), name) is not getattr(FittableModel, name)
+            for name in ("train_step", "test_step", "compute_loss")
+        )
+
+    # XLA drops assertions, and JAX has none: what Keras compiles is preceded by
+    # a check of its batch, in TensorFlow's graph around it or in Python.
+
+    _predicts = False
+
+    def make_predict_function(self, force: bool = False) -> object:
+        """Makes the function that predicts, which reads no labels."""
+        self._predicts = True
+        try:
+            return super().make_predict_function(force)
+        finally:
+            self._predicts = False
+
+    def _autoconvert_optionals(self, step: Callable) -> Callable:
+        """Returns a compiled step for Keras on TensorFlow."""
+        return super()._autoconvert_optionals(self._after_check(step))
+
+    def _make_function(self, step: Callable, **options: object) -> Callable:
+        """Returns a loop of a step: compiled on JAX, not yet on TensorFlow."""
+        if not ON_TENSORFLOW:
+            step = self._after_check(step)
+        return super()._make_function(step, **options)
+
+    def _after_check(self, step: Callable) -> Callable:
+        labelled = not self._predicts and not self._has_own_step()
+
+        def checked_step(*args: Any) -> object:
+            x, *others = keras.utils.unpack_x_y_sample_weight(args[-1])
+            try:
+                if isinstance(x, Mapping) and "input_ids" in x:
+                    features = self.features_of_heads()
+                    self.checked(dict(x), features, in_graph=True)
+                    if labelled:
+                        self._used_labels(x, *others)
+                return step(*args)
+            except UserError:
+                if not ON_TENSORFLOW:
+                    self._take_back(args[0])
+                raise
+
+        return checked_step
+
+    def _take_back(self, state: tuple) -> None:
+        """Gives the model the state that Keras on JAX took from it."""
+        parts = ["trainable_variables", "non_trainable_variables"]
+        parts += ["optimizer_variables"] if len(state) == 4 else []
+        parts += ["metrics_variables"] if len(state) > 2 else []
+        self._jax_state = dict(zip(parts, state, strict=True))
+        self._jax_state_synced = False
+        self.jax_state_sync()
 
     def compute_loss(
         self,
@@ -107,7 +348,7 @@ class FittableModel(keras.Model):
             "replica alike. bin.pretrain and bin.finetune train on several "
             "with --strategy.",
         )
-        if training:
+        if training and x is not None:
             # `call` does not check values in a graph that trains.
             self.checked(x, self.features_of_heads(), in_graph=True)
         if self._compile_loss is not None:
@@ -125,11 +366,22 @@ class FittableModel(keras.Model):
             f"{type(self).__name__} has no head with a loss; give compile() "
             "one, or train another model class.",
         )
-        labels, weights = self._labels_in_range(x, y, sample_weight)
+        labels, weights = self._labels_in_range(x, y, sample_weight, y_pred)
+        pairs: list[Pair] = []
         for head in self.heads.values():
-            for value, weight in head.losses(y_pred, labels, weights).values():
-                losses.append(value / ops.maximum(weight, 1e-12))
-        return sum(losses)
+            pairs += head.losses(y_pred, labels, weights).values()
+        means = [value / ops.maximum(weight, 1e-12) for value, weight in pairs]
+        if self.compiled:
+            self._loss_tracker.add(pairs, sum(means))
+        return sum(losses + means)
+
+    def _compute_loss(self, *args: object, **kwargs: object) -> Tensor:
+        """Returns `compute_loss` in a step of Keras' own, for its metrics.
+
+        A step of a user's own on JAX would not carry their state.
+        """
+        with self._loss_tracker.step():
+            return super()._compute_loss(*args, **kwargs)
 
     def compute_metrics(
         self, x: dict, y: object, y_pred: dict, sample_weight: object = None
@@ -174,11 +426,11 @@ class FittableModel(keras.Model):
         return labels, predicted, dict.fromkeys(labels) | spread
 
     def _labels(
-        self, x: dict, y: object, sample_weight: object
+        self, x: Mapping | None, y: object, sample_weight: object
     ) -> tuple[dict, dict]:
         """Returns labels, and the products of the weights given, by output."""
         labelled = self._labelled()
-        x = dict(x)
+        x = dict(x or {})
         for head in self.heads.values():
             if isinstance(y, Mapping) and head.label_weights in y:
                 y = dict(y)
@@ -188,7 +440,9 @@ class FittableModel(keras.Model):
             if label.name in x:
                 labels[output] = x[label.name]
             if head.label_weights in x:
-                weights[output] = x[head.label_weights]
+                weights[output] = checked_weights(
+                    head.label_weights, x[head.label_weights]
+                )
         if isinstance(y, Mapping):
             labels.update(self._by_output(y, "y"))
         elif y is not None:
@@ -198,14 +452,21 @@ class FittableModel(keras.Model):
                 f"{type(self).__name__} has {len(labelled)} labels; give y by "
                 f"name: {names}",
             )
-            labels[next(iter(labelled))] = y
+            (output,) = labelled
+            labels[output] = y = _alone(y)
+            require(
+                not isinstance(y, list | tuple),
+                f"y is a list of several arrays, and {type(self).__name__} has "
+                f"one label, {names}; give y as one array.",
+            )
         if isinstance(sample_weight, Mapping):
             given = self._by_output(sample_weight, "sample_weight")
         else:
-            given = dict.fromkeys(labels, sample_weight)
+            given = dict.fromkeys(labels, _alone(sample_weight))
         for output, value in given.items():
             if value is None:
                 continue
+            value = checked_weights("sample_weight", value)
             if output in weights and output in labels:
                 value = broadcast_weights(value, labels[output])
                 value *= broadcast_weights(weights[output], labels[output])
@@ -235,8 +496,24 @@ class FittableModel(keras.Model):
                 f"{head.name} needs.",
             )
 
+    def _used_labels(
+        self, x: Mapping, y: object, sample_weight: object
+    ) -> tuple[dict, dict]:
+        """Returns labels and weights by output, in range for heads' losses."""
+        if (
+            self._compile_loss is None
+            and self._labelled()
+            and not self._has_own_step()
+        ):
+            return self._labels_in_range(x, y, sample_weight)
+        return self._labels(x, y, sample_weight)
+
     def _labels_in_range(
-        self, x: dict, y: object, sample_weight: object
+        self,
+        x: Mapping | None,
+        y: object,
+        sample_weight: object,
+        outputs: Mapping | None = None,
     ) -> tuple[dict, dict]:
         """Returns labels and weights by output, all labels in range."""
         labels, weights = self._labels(x, y, sample_weight)
@@ -247,10 +524,12 @@ class FittableModel(keras.Model):
             counted = None
             if output in weights:
                 counted = broadcast_weights(weights[output], labels[output]) > 0
+            # Scores have the axis of `input_ids` that tells their number.
+            like = x["input_ids"] if x else (outputs or {})[output]
             labels[output] = in_range(
                 label.name,
                 labels[output],
-                label.classes(head, ops.shape(x["input_ids"])),
+                label.classes(head, ops.shape(like)),
                 f"classes of the head {head.name}",
                 counted=counted,
             )

@@ -167,7 +167,7 @@ def in_range(
             low,
             high,
         )
-    known = np.asarray(ops.convert_to_numpy(values))
+    known = _numbers(name, values)
     wrong = (known < 0) | (known >= int(limit)) | (known != np.floor(known))
     if counted is not None:
         wrong &= np.asarray(ops.convert_to_numpy(counted))
@@ -180,6 +180,47 @@ def in_range(
     return values
 
 
+def checked_weights(name: str, weights: Any) -> Tensor:
+    """Returns the weights, after a check that they are finite, from 0 on.
+
+    Raises:
+        UserError: naming a known weight that is not.
+        tf.errors.InvalidArgumentError: when a graph runs.
+    """
+    if _is_symbolic(weights):
+        if not ON_TENSORFLOW:
+            return weights
+        numbers = ops.cast(weights, "float32")
+        allowed = ops.logical_and(numbers >= 0, ops.isfinite(numbers))
+        return _asserted(
+            weights,
+            ops.logical_not(ops.all(allowed)),
+            f"{name} must be finite and not negative; the lowest and the "
+            "highest are",
+            ops.min(numbers),
+            ops.max(numbers),
+        )
+    known = _numbers(name, weights)
+    wrong = ~((known >= 0) & np.isfinite(known))
+    if wrong.any():
+        at = [int(axis[0]) for axis in wrong.nonzero()]
+        raise UserError(
+            f"{name} must be finite and not negative; at {at} is "
+            f"{known[tuple(at)]}."
+        )
+    return weights
+
+
+def _numbers(name: str, values: Any) -> np.ndarray:
+    known = np.asarray(ops.convert_to_numpy(values))
+    require(
+        known.dtype.kind not in "OSUMm",
+        f"{name} must be numbers; they are {known.dtype}, such as "
+        f"{known.ravel()[:1].tolist()}.",
+    )
+    return known
+
+
 def _is_symbolic(value: object) -> bool:
     """Returns whether a value is a symbolic tensor, unknown until it runs."""
     if keras.backend.is_keras_tensor(value):
@@ -189,7 +230,10 @@ def _is_symbolic(value: object) -> bool:
     if keras.backend.backend() == "jax":
         import jax
 
-        return isinstance(value, jax.core.Tracer)
+        # An array of several hosts is not known to any of them.
+        return isinstance(value, jax.core.Tracer) or not getattr(
+            value, "is_fully_addressable", True
+        )
     import torch
 
     return torch.compiler.is_compiling()

@@ -4,11 +4,15 @@ A trainer adds both over replicas and micro-batches and divides once. Labels and
 float32 weights are `[...]`; without weights all count 1.
 """
 
+import contextlib
 import math
+from collections.abc import Iterator, Sequence
 
+import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from albert_tf.config import require
 from albert_tf.modeling.kernels import argmax, with_gradient
 
 # (weighted sum, weight), scalars.
@@ -66,6 +70,13 @@ def _comparable(
     These may be anything (-100, NaN), and NaN times 0 would be NaN.
     """
     labels = _without_last_axis(ops.cast(labels, dtype), like)
+    require(
+        _fits(labels.shape, like.shape),
+        f"The labels must have the shape {list(like.shape)}; they have "
+        f"{list(labels.shape)}. Of one-hot labels take labels.argmax(-1), or "
+        "give compile() a loss for them: "
+        "keras.losses.CategoricalCrossentropy(from_logits=True).",
+    )
     if weights is None:
         return labels
     return ops.where(broadcast_weights(weights, labels) > 0, labels, 0)
@@ -80,10 +91,24 @@ def _weighted(losses: Tensor, weights: Tensor | None) -> Pair:
 
 def broadcast_weights(weights: Tensor, like: Tensor) -> Tensor:
     """Returns float32 weights in the shape of `like`."""
+    given = weights.shape
     weights = _without_last_axis(ops.cast(weights, "float32"), like)
     while len(weights.shape) < len(like.shape):
         weights = ops.expand_dims(weights, -1)
+    require(
+        _fits(weights.shape, like.shape, 1),
+        f"Weights of shape {list(given)} do not fit labels of shape "
+        f"{list(like.shape)}: give one for each example, or for each label.",
+    )
     return ops.broadcast_to(weights, ops.shape(like))
+
+
+def _fits(shape: tuple, like: tuple, *others: int) -> bool:
+    """Returns whether the sizes that are known are alike or one of others."""
+    return len(shape) == len(like) and all(
+        size is None or other is None or size in (other, *others)
+        for size, other in zip(shape, like, strict=True)
+    )
 
 
 def _without_last_axis(values: Tensor, like: Tensor) -> Tensor:
@@ -130,3 +155,55 @@ def weighted_correct(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """Returns the weight of the positions whose best class is the label."""
     hits = ops.equal(argmax(logits), ops.cast(labels, "int32"))
     return ops.sum(ops.cast(hits, "float32") * weights)
+
+
+class EpochLoss(keras.metrics.Mean):
+    """The loss that Keras reports: that of all examples, however batched.
+
+    Of each label the mean over the weights of the epoch, summed. Keras' own
+    mean weighs a batch by its rows; it remains for the rest of the loss (what
+    layers add).
+    """
+
+    def __init__(self, labels: int, name: str = "loss") -> None:
+        super().__init__(name=name)
+        shape = (labels,)
+        self.sums = self.add_variable(shape, "zeros", name="sums")
+        self.label_weights = self.add_variable(shape, "zeros", name="weights")
+        # The part of a batch's loss that the sums hold.
+        self.held = self.add_variable((), "zeros", name="held")
+        self._is_open = False
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """Lets `add` have effect: in a step that carries a metric's state."""
+        self._is_open = True
+        try:
+            yield
+        finally:
+            self._is_open = False
+
+    def add(self, pairs: Sequence[Pair], loss: Tensor) -> None:
+        """Adds a batch's pairs, whose means have the sum `loss`."""
+        if self._is_open and pairs:
+            sums, weights = zip(*pairs, strict=True)
+            self.sums.assign_add(ops.stack(sums))
+            self.label_weights.assign_add(ops.stack(weights))
+            self.held.assign(loss)
+
+    def update_state(
+        self, values: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
+        """Adds the loss of a batch of `sample_weight` rows."""
+        super().update_state(values - self.held, sample_weight)
+        self.held.assign(0.0)
+
+    def result(self) -> Tensor:
+        """Returns the loss, a scalar."""
+        means = ops.divide_no_nan(self.sums, self.label_weights)
+        return super().result() + ops.sum(means)
+
+    def reset_state(self) -> None:
+        """Forgets all batches."""
+        for variable in self.variables:
+            variable.assign(ops.zeros(variable.shape))

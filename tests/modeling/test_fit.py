@@ -285,3 +285,360 @@ def test_what_fit_cannot_use_is_refused():
     del labels["end_logits"]
     with pytest.raises(UserError, match="has no end_positions, which"):
         model.evaluate(inputs, labels, verbose=0)
+
+
+# --- Labels and weights in all forms, epochs of any batch size ---------------
+
+NAME = "AlbertForClassification"
+WEIGHTS = np.float32([2, 0, 0.5, 1, 3, 0.25])
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches of two rows of (features, labels, weights)."""
+
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = parts
+
+    def __len__(self):
+        return ROWS // 2
+
+    def __getitem__(self, number):
+        rows = slice(2 * number, 2 * number + 2)
+        return keras.tree.map_structure(lambda v: v[rows], self.parts)
+
+
+def generated(*parts):
+    for start in range(0, ROWS, 4):
+        yield keras.tree.map_structure(
+            lambda v, start=start: None if v is None else v[start : start + 4],
+            parts,
+        )
+
+
+def dataset(*parts):
+    return tf.data.Dataset.from_tensor_slices(parts).batch(4)
+
+
+@pytest.fixture(scope="module")
+def classified():
+    """Returns a model that learns nothing, inputs, labels, losses by row."""
+    inputs, labels = parted(NAME)
+    model = compiled(NAME, keras.optimizers.SGD(0.0))
+    # Without dropout fit reports what evaluate does.
+    for layer in model._flatten_layers():
+        if hasattr(layer, "rate"):
+            layer.rate = 0.0
+    y = labels["logits"]
+    found = losses("logits", np.asarray(model(inputs)["logits"]), y)
+    return model, inputs, y, found
+
+
+def fitted(model, *data, **options):
+    history = model.fit(*data, verbose=0, shuffle=False, **options)
+    return history.history["loss"][0]
+
+
+def tested(model, *data, **options):
+    return model.evaluate(*data, verbose=0, **options)
+
+
+@pytest.mark.parametrize("run", [fitted, tested])
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 6])
+def test_an_epochs_loss_is_that_of_any_batch_size(classified, run, batch_size):
+    model, inputs, y, found = classified
+    weighted = run(
+        model, inputs, y, sample_weight=WEIGHTS, batch_size=batch_size
+    )
+    expected = np.average(found, weights=WEIGHTS)
+    assert weighted == pytest.approx(expected, rel=1e-5)
+    plain = run(model, inputs, y, batch_size=batch_size)
+    assert plain == pytest.approx(found.mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize("run", [fitted, tested])
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda x, y, w: ((x | {"label_ids": y}, None), {"sample_weight": w}),
+        lambda x, y, w: (
+            (x | {"label_ids": y}, None),
+            {"sample_weight": {"label_ids": w}},
+        ),
+        lambda x, y, w: ((x, [y]), {"sample_weight": [w]}),
+        lambda x, y, w: ((x, (y,)), {"sample_weight": w}),
+        lambda x, y, w: ((x, y[:, None]), {"sample_weight": w[:, None]}),
+        lambda x, y, w: ((x, y.tolist()), {"sample_weight": w.tolist()}),
+        lambda x, y, w: ((x, {"label_ids": y}), {"sample_weight": w}),
+        lambda x, y, w: (
+            (x, {"label_ids": y}),
+            {"sample_weight": {"logits": w}},
+        ),
+        lambda x, y, w: ((x, {"label_ids": y, "example_weights": w}), {}),
+        lambda x, y, w: (
+            (x, {"label_ids": y, "example_weights": w**0.5}),
+            {"sample_weight": w**0.5},
+        ),
+        lambda x, y, w: (
+            ({k: v.tolist() for k, v in x.items()}, {"logits": y.tolist()}),
+            {"sample_weight": {"logits": w.tolist()}},
+        ),
+        lambda x, y, w: ((dataset(x, y, w),), {}),
+        lambda x, y, w: (
+            (dataset(x | {"label_ids": y}, w).map(lambda x, w: (x, None, w)),),
+            {},
+        ),
+        lambda x, y, w: ((dataset(x | {"label_ids": y}, y, w),), {}),
+        lambda x, y, w: (
+            (dataset(x | {"label_ids": y, "example_weights": w}),),
+            {},
+        ),
+        lambda x, y, w: ((Batches(x, {"label_ids": y}, w),), {}),
+        lambda x, y, w: ((generated(x | {"label_ids": y}, None, w),), {}),
+    ],
+)
+def test_weights_count_wherever_labels_are(classified, run, data):
+    model, inputs, y, found = classified
+    expected = np.average(found, weights=WEIGHTS)
+    parts, options = data(inputs, y, WEIGHTS)
+    if isinstance(parts[0], dict):
+        options["batch_size"] = 4
+    result = run(model, *parts, **options)
+    assert result == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["train_on_batch", "test_on_batch"])
+def test_a_batch_weighs_labels_among_the_features(classified, method):
+    model, inputs, y, found = classified
+    expected = pytest.approx(np.average(found, weights=WEIGHTS), rel=1e-5)
+    call = getattr(model, method)
+    assert call(inputs | {"label_ids": y}, None, WEIGHTS) == expected
+    assert call(inputs, [y], [WEIGHTS]) == expected
+    with pytest.raises(UserError, match="sample_weight must be finite"):
+        call(inputs, y, -WEIGHTS)
+
+
+def test_validation_data_are_weighed(classified):
+    model, inputs, y, found = classified
+    expected = pytest.approx(np.average(found, weights=WEIGHTS), rel=1e-5)
+    batch = inputs | {"label_ids": y}
+    for data in ((batch, None, WEIGHTS), (inputs, [y], WEIGHTS)):
+        history = model.fit(
+            batch, validation_data=data, validation_batch_size=4, verbose=0
+        ).history
+        assert history["val_loss"][0] == expected
+    history = model.fit(
+        batch, sample_weight=WEIGHTS, validation_split=0.5, verbose=0
+    ).history
+    half = np.average(found[3:], weights=WEIGHTS[3:])
+    assert history["val_loss"][0] == pytest.approx(half, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["AlbertForPretraining", "AlbertForMaskedLM"])
+def test_each_heads_mean_is_over_its_own_weights(name):
+    """Also in batches without any masked token, and without any weight."""
+    inputs, labels = parted(name)
+    model = compiled(name)
+    rng = np.random.default_rng(2)
+    shape = labels["masked_lm_logits"].shape
+    masked = rng.choice([0.0, 1.0], shape).astype("float32")
+    masked[:2] = 0
+    rows = np.float32([1, 2, 0, 0, 3, 0.5])
+    outputs = {n: np.asarray(v) for n, v in model(inputs).items()}
+    weights = {
+        "masked_lm_logits": masked * rows[:, None],
+        "sentence_order_logits": rows,
+    }
+    expected = sum(
+        np.average(losses(out, outputs[out], y), weights=weights[out])
+        for out, y in labels.items()
+    )
+    batch = inputs | {LABELLED[name][out][0]: y for out, y in labels.items()}
+    batch["masked_lm_weights"] = masked
+    for batch_size in (1, 2, 5):
+        found = model.evaluate(
+            batch, sample_weight=rows, batch_size=batch_size, verbose=0
+        )
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+CLASS_WEIGHT = {1: 2}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda x, y: (x | {"label_ids": y},),
+        lambda x, y: (x, [y]),
+        lambda x, y: (x, {"label_ids": y}),
+        lambda x, y: (x, y.tolist()),
+        lambda x, y: (dataset(x | {"label_ids": y}),),
+        lambda x, y: (dataset(x, {"logits": y}),),
+        lambda x, y: (dataset(x, y),),
+        lambda x, y: (Batches(x, y),),
+    ],
+)
+def test_class_weights_count_wherever_labels_are(classified, data):
+    """A class that is not named weighs 1."""
+    model, inputs, y, found = classified
+    weights = np.where(y == 1, 2, 1)
+    result = fitted(model, *data(inputs, y), class_weight=CLASS_WEIGHT)
+    expected = np.average(found, weights=weights)
+    assert result == pytest.approx(expected, rel=1e-5)
+
+
+def test_class_weights_that_cannot_be_used(classified):
+    model, inputs, y, _ = classified
+    for given, text in (
+        ({3: 1.0}, "class_weight has 3: 1.0; it takes .* from 0 to below 3"),
+        ({"bad": 1.0}, "class_weight has 'bad': 1.0; it takes numbers of"),
+        ({0: -1.0}, r"class_weight has 0: -1.0; .* finite weights from 0"),
+        ({0: np.nan}, "class_weight has 0: nan"),
+        ({0: 0.0}, "class_weight has no weight above 0"),
+        ([1.0, 2.0], r"must be a dictionary .* it is \[1.0, 2.0\]"),
+    ):
+        with pytest.raises(UserError, match=text):
+            model.fit(inputs, y, class_weight=given, verbose=0)
+    for data in (Batches(inputs | {"label_ids": y}), Batches(inputs, {"y": y})):
+        with pytest.raises(UserError, match="a PyDataset has batches"):
+            model.fit(data, class_weight=CLASS_WEIGHT, verbose=0)
+    for name, text in (
+        ("AlbertForRegression", "AlbertForRegression predicts numbers"),
+        ("AlbertForQuestionAnswering", "many labels in an example"),
+    ):
+        batch, _ = parted(name)
+        with pytest.raises(UserError, match=text):
+            compiled(name).fit(batch, class_weight=CLASS_WEIGHT, verbose=0)
+
+
+@pytest.mark.parametrize("run", [fitted, tested])
+def test_weights_that_cannot_be_used(classified, run):
+    model, inputs, y, _ = classified
+    for value in (-1, np.nan, np.inf):
+        weights = np.float32([1, value, 1, 1, 1, 1])
+        text = rf"must be finite and not negative; at \[1\] is {value}"
+        for data, options in (
+            ((inputs, y), {"sample_weight": weights}),
+            ((inputs | {"example_weights": weights}, y), {}),
+            ((dataset(inputs, y, weights),), {}),
+            ((Batches(inputs, y, weights),), {}),
+        ):
+            with pytest.raises(UserError, match=text):
+                run(model, *data, **options)
+    with pytest.raises(UserError, match="All weights are 0: there is nothing"):
+        run(model, inputs, y, sample_weight=0 * WEIGHTS)
+    with pytest.raises(UserError, match=r"shape \[6, 3\] do not fit .* \[6\]"):
+        run(model, inputs, y, sample_weight=np.ones((ROWS, 3), "float32"))
+
+
+def test_weights_of_a_loss_of_the_users_own_are_checked():
+    inputs, labels = parted(NAME)
+    model = compiled(NAME, loss=keras_loss("logits"))
+    data = dataset(inputs, labels["logits"], -WEIGHTS)
+    with pytest.raises(UserError, match="sample_weight must be finite"):
+        model.evaluate(data, verbose=0)
+
+
+def test_a_batch_that_weighs_nothing_has_no_gradient(classified):
+    model, inputs, y, _ = classified
+    zeros = np.zeros(ROWS, "float32")
+    batch = {name: tf.constant(value) for name, value in inputs.items()}
+    with tf.GradientTape() as tape:
+        loss = model.compute_loss(batch, y, model(batch), zeros)
+    for gradient in tape.gradient(loss, model.trainable_variables):
+        if gradient is not None:
+            assert not np.asarray(tf.convert_to_tensor(gradient)).any()
+    assert float(loss) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_one_hot_labels_need_a_loss_for_them(dtype):
+    inputs, labels = parted(NAME)
+    y = labels["logits"]
+    one_hot = np.eye(LABELS, dtype=dtype)[y]
+    model = compiled(NAME)
+    text = r"must have the shape \[6\]; they have \[6, 3\]. .*argmax"
+    for given in (one_hot, {"logits": one_hot}):
+        with pytest.raises(UserError, match=text):
+            model.evaluate(inputs, given, verbose=0)
+    expected = losses("logits", np.asarray(model(inputs)["logits"]), y)
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss=loss, run_eagerly=True)
+    found = evaluated(model, inputs, one_hot)["loss"]
+    assert found == pytest.approx(expected.mean(), rel=1e-5)
+    found = evaluated(model, inputs | {"label_ids": one_hot})["loss"]
+    assert found == pytest.approx(expected.mean(), rel=1e-5)
+
+
+def test_labels_of_other_forms_are_refused(classified):
+    model, inputs, y, _ = classified
+    with pytest.raises(UserError, match="a list of several arrays, and Albert"):
+        model.evaluate(inputs, [y, y], verbose=0)
+    with pytest.raises(UserError, match="label_ids must be numbers; they are"):
+        model.evaluate(inputs, np.array(["good"] * ROWS), verbose=0)
+    with pytest.raises(UserError, match="different lengths; pad them"):
+        model.evaluate({"input_ids": [[1], [1, 2]]}, [0, 1], verbose=0)
+    name = "AlbertForQuestionAnswering"
+    inputs, labels = parted(name)
+    with pytest.raises(UserError, match="has 2 labels; give y by name: start"):
+        compiled(name).evaluate(inputs, [*labels.values()], verbose=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_wrong_label_in_any_batch_is_refused(jit_compile):
+    """XLA drops assertions: the graph around it has one."""
+    inputs, labels = parted(NAME)
+    y = labels["logits"].copy()
+    y[3] = LABELS
+    model = compiled(NAME, run_eagerly=False, jit_compile=jit_compile)
+    for data in (dataset(inputs, y), Batches(inputs, y)):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="label_ids must be from 0"
+        ):
+            model.evaluate(data, verbose=0)
+    # Nothing reads the labels of what is predicted.
+    assert model.predict(dataset(inputs, y), verbose=0)["logits"].shape == (
+        6,
+        3,
+    )
+    weights = np.where(y == LABELS, 0, WEIGHTS).astype("float32")
+    assert np.isfinite(model.evaluate(dataset(inputs, y, weights), verbose=0))
+
+
+@pytest.mark.slow
+def test_a_training_step_of_the_users_own():
+    """As in Keras' guide: a mean of the batches' losses."""
+
+    class Own(models()[NAME]):
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                outputs = self(x, training=True)
+                loss = self.compute_loss(y=y, y_pred=outputs)
+            variables = self.trainable_variables
+            gradients = tape.gradient(loss, variables)
+            self.optimizer.apply(gradients, variables)
+            for metric in self.metrics:
+                metric.update_state(loss)
+            return {metric.name: metric.result() for metric in self.metrics}
+
+    inputs, labels = parted(NAME)
+    config = override(
+        ONE_LAYER,
+        {
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "classifier_dropout_prob": 0.0,
+        },
+    )
+    model = randomise(Own(config, LABELS))
+    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
+    y = labels["logits"]
+    found = losses("logits", np.asarray(model(inputs)["logits"]), y)
+    result = fitted(model, inputs, y, batch_size=4)
+    expected = (found[:4].mean() + found[4:].mean()) / 2
+    assert result == pytest.approx(expected, rel=1e-5)
+    teacher = {"teacher": np.zeros((ROWS, LABELS), "float32")}
+    with pytest.raises(UserError, match="y has 'teacher'"):
+        model.fit(inputs, teacher, verbose=0)

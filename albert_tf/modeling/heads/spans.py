@@ -221,6 +221,9 @@ def _likeliest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     length = ops.shape(logits)[-1]
     if isinstance(length, int):
         count = min(count, length)
-    elif ON_TENSORFLOW and length is not None:
+    elif not ON_TENSORFLOW:
+        # JAX infers shapes, and cannot compare a length that is not known.
+        logits = ops.repeat(logits[..., :1], count, axis=-1)
+    elif length is not None:
         count = ops.minimum(count, length)
     return ops.top_k(ops.log_softmax(logits, axis=-1), count)

@@ -41,7 +41,7 @@ def prepare() -> None:
     """
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     # "-m" is there until Python has found the module.
-    if is_default and sys.argv[0] == "-m":
+    if is_default and sys.argv[:1] == ["-m"]:
         signal.signal(signal.SIGINT, EndAtOnce())
 
 
@@ -55,12 +55,13 @@ def raise_from_now_on() -> None:
 def ending_at_once() -> Iterator[None]:
     """Ends the process at once by SIGINT within the context.
 
-    Where Python's own handler is in place: not in tests, nor if it is ignored.
+    Where Python's own handler is in place: not if SIGINT is ignored.
     """
-    previous = signal.getsignal(signal.SIGINT)
-    if previous is signal.default_int_handler:
-        signal.signal(signal.SIGINT, EndAtOnce())
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, EndAtOnce())
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -17,7 +17,6 @@ import string
 from pathlib import Path
 from unittest import mock
 
-import numpy as np
 import pytest
 from absl import flags
 from program_runner import new_flags, run_program
@@ -164,9 +163,10 @@ def save_model(directory, name, tokenizer, **options):
 
 
 @pytest.mark.slow
-def test_python_blocks_run(tmp_path, monkeypatch, tiny_tokenizer):
-    """With the models that they name, and features and labels to fit."""
+def test_python_blocks_run(tmp_path, monkeypatch, sentences, tiny_tokenizer):
+    """With the models and files that they name."""
     monkeypatch.chdir(tmp_path)
+    write_files(tmp_path, sentences)
     loaded = save_model(
         tmp_path / "runs/mytask/model",
         "AlbertForClassification",
@@ -177,21 +177,12 @@ def test_python_blocks_run(tmp_path, monkeypatch, tiny_tokenizer):
     save_model(
         tmp_path / "runs/tiny/model", "AlbertForPretraining", tiny_tokenizer
     )
-    ids = np.full((4, 8), 9, np.int32)
-    names = {
-        "features": {
-            "input_ids": ids,
-            "input_mask": np.ones_like(ids),
-            "segment_ids": np.zeros_like(ids),
-        },
-        "label_ids": np.array([0, 1, 0, 1]),
-    }
     with contextlib.ExitStack() as stack:
         for table in EXTENDED_TABLES:
             stack.enter_context(mock.patch.dict(table))
         for block in BLOCKS:
             if block.is_run and block.language == "python":
-                exec(compile(block.text, block.place, "exec"), dict(names))
+                exec(compile(block.text, block.place, "exec"), {})
 
 
 def test_the_interface_is_documented():

@@ -106,22 +106,26 @@ def checked_shapes(
     error unless there are no rows, and has size 1 then.
     """
     ranks = [spec.shape.rank for spec in specs]
-    common = max(ranks) if len({*ranks}) == 1 else 1
+    most = max(ranks)
+    common = most if min(ranks) == most else 1
     shapes = [tf.shape(value) for value in values]
     checks = []
     if len(specs) > 1:
-        compared = tf.stack([shape[:common] for shape in shapes])
+        compared = [shape[:common] for shape in shapes]
         what = "as many rows in" if common == 1 else "the same shape for"
         found: list[object] = [f"Expected {what} every input; got"]
         for number, spec in enumerate(specs):
             comma = "," if number + 1 < len(specs) else ""
             found += [compared[number], f"in {spec.name}{comma}"]
-        checks.append(assertion(compared != compared[:1], *found))
-    for spec, shape in zip(specs, shapes, strict=True):
-        if spec.shape.rank > 1:
-            is_empty = (shape[0] > 0) & tf.reduce_any(shape[1:] == 0)
-            expected = f"Expected at least one value in each row of {spec.name}"
-            checks.append(assertion(is_empty, f"{expected}; got shape", shape))
+        wrong = tf.stack(compared[1:]) != compared[0]
+        checks.append(assertion(wrong, *found))
+    if most > 1:
+        # The others have fewer axes, or the same shape.
+        first = ranks.index(most)
+        name, shape = specs[first].name, shapes[first]
+        is_empty = (shape[0] > 0) & tf.reduce_any(shape[1:] == 0)
+        expected = f"Expected at least one value in each row of {name}"
+        checks.append(assertion(is_empty, f"{expected}; got shape", shape))
     with tf.control_dependencies(checks):
         return [
             tf.reshape(value, tf.maximum(shape, [0] + [1] * (rank - 1)))

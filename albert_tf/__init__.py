@@ -43,8 +43,8 @@ _MODULES = {
     for name in names
 }
 __all__ = ["__version__", *sorted(_MODULES)]
-# Their import registers the classes that a Keras file may name.
-_SERIALIZABLE = ("albert_tf.modeling.models", "albert_tf.optim.optimizers")
+# The import of their modules registers every class that a Keras file may name.
+_REGISTERED = ("AlbertModel", "Lamb")
 
 
 def __getattr__(name: str) -> Any:
@@ -53,8 +53,8 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(_MODULES[name]), name)
     if "keras" in sys.modules:
         # A file must load whichever name is used first.
-        for module in _SERIALIZABLE:
-            importlib.import_module(module)
+        for other in _REGISTERED:
+            importlib.import_module(_MODULES[other])
     globals()[name] = value
     return value
 

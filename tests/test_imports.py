@@ -48,7 +48,7 @@ OUTSIDE_PACKAGES = {
 # Keras has that backend.
 OUTSIDE_MODULES = {
     "albert_tf.modeling.kernels": ("tensorflow",),
-    "albert_tf.modeling.inputs": ("jax", "tensorflow"),
+    "albert_tf.modeling.inputs": ("jax", "tensorflow", "torch"),
 }
 # Modules that load without TensorFlow, which takes seconds.
 LIGHT = (

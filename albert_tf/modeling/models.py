@@ -24,6 +24,11 @@ from albert_tf.modeling.layers import (
     serializable,
 )
 from albert_tf.modeling.weights import pretrained
+from albert_tf.modeling.weights.adapters import (
+    CONFIG_FILE,
+    read_adapters,
+    write_adapters,
+)
 from albert_tf.modeling.weights.stored_weights import (
     heads_in,
     load_stored_weights,
@@ -474,23 +479,43 @@ class AlbertModel(FittableModel):
             print(line, flush=True)
         return model
 
-    def save_pretrained(self, directory: str) -> None:
+    def save_pretrained(
+        self, directory: str, *, adapters: bool = False
+    ) -> None:
         """Writes `config.json` and `model.safetensors`; other files stay.
 
-        `from_pretrained` and transformers open the directory.
+        `from_pretrained` and transformers open the directory. Low-rank
+        adapters (LoRA) are added to the weights.
+
+        Args:
+            directory: made where it is missing.
+            adapters: whether to write only the adapters, and the weights of
+                heads that were trained, as PEFT does: `load_adapters` and
+                PEFT add them to the model they were trained on.
 
         Raises:
-            UserError: when the directory is a file.
+            UserError: when the directory is a file, for a quantized model,
+                and see `write_adapters`.
         """
         require(
             files.isdir(directory) or not files.exists(directory),
             f"{directory} is a file; name a directory.",
         )
-        with directories.local_directory(
-            directory, last=pretrained.CONFIG_FILE
-        ) as local:
+        last = CONFIG_FILE if adapters else pretrained.CONFIG_FILE
+        with directories.local_directory(directory, last=last) as local:
+            if adapters:
+                write_adapters(local, self)
+                return
             length = self.config.max_position_embeddings
             pretrained.write_model_files(local, self, length)
+
+    def load_adapters(self, directory: str) -> None:
+        """Adds the low-rank adapters (LoRA) in a directory, ours or PEFT's.
+
+        Raises:
+            UserError: for adapters that do not fit the model.
+        """
+        read_adapters(directory, self)
 
 
 @functools.cache

@@ -90,14 +90,20 @@ class NamedWeight:
         head: the name of its head, or POOLER; empty for the encoder's.
         name: the name in files; empty where their code has no such head.
         is_transposed: whether files have it as `[out, in]`.
-        adapted: the layer whose low-rank adapter (LoRA) is added to it.
+        dense: the dense layer whose kernel it is, if it is one.
     """
 
     variable: keras.Variable
     head: str
     name: str
     is_transposed: bool = False
-    adapted: keras.layers.Dense | None = None
+    dense: keras.layers.Dense | None = None
+
+    @property
+    def adapted(self) -> keras.layers.Dense | None:
+        """The layer whose low-rank adapter (LoRA) is added to it."""
+        has_adapter = self.dense is not None and self.dense.lora_enabled
+        return self.dense if has_adapter else None
 
     def value(self) -> np.ndarray:
         """Returns the value, float32, with the adapter that it may have."""
@@ -125,15 +131,15 @@ def _named(
     part: object, head: str, name: str, form: str
 ) -> Iterator[NamedWeight]:
     """Yields the weights of a variable, dense layer or normalisation."""
-    adapted = None
+    dense = None
     if isinstance(part, keras.layers.Dense):
+        dense = part
         # With an adapter `part.kernel` is their sum, and no variable.
         weights = {
             variable.name: variable
             for variable in part.weights
             if variable.name in ("kernel", "bias")
         }
-        adapted = part if part.lora_enabled else None
     elif isinstance(part, keras.layers.LayerNormalization):
         weights = {"gamma": part.gamma, "beta": part.beta}
     else:
@@ -154,7 +160,7 @@ def _named(
             head,
             theirs,
             is_transposed,
-            adapted if is_kernel else None,
+            dense if is_kernel else None,
         )
 
 

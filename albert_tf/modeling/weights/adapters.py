@@ -1,0 +1,176 @@
+"""Low-rank adapters (LoRA, arXiv:2106.09685) without the model they adapt.
+
+In the form of Hugging Face's PEFT: `adapter_config.json`, and
+`adapter_model.safetensors` with the factors of each adapter and, whole, what
+else was trained beside the encoder.
+"""
+
+import dataclasses
+import os
+from typing import Any
+
+import keras
+import numpy as np
+
+from albert_tf.config import require, shown
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json, write_json
+from albert_tf.modeling.weights.names import NamedWeight, named_weights
+from albert_tf.modeling.weights.stored_weights import assign_weights, listed
+from albert_tf.modeling.weights.weights_file import open_weights, write_weights
+
+CONFIG_FILE = "adapter_config.json"
+WEIGHTS_FILE = "adapter_model.safetensors"
+_PREFIX = "base_model.model."
+_ENCODER = "albert."
+# Settings of PEFT that change what an adapter computes, as they are here.
+_PLAIN = {
+    "peft_type": "LORA",
+    "bias": "none",
+    "fan_in_fan_out": False,
+    "use_dora": False,
+    "use_rslora": False,
+    "rank_pattern": {},
+    "alpha_pattern": {},
+}
+
+
+def _factors(module: str) -> list[str]:
+    """Returns the names of an adapter's factors, `[r, in]` and `[out, r]`."""
+    return [f"{module}.lora_{factor}.weight" for factor in "AB"]
+
+
+def write_adapters(directory: str, model: keras.Model) -> None:
+    """Writes the two files of a model's adapters.
+
+    Raises:
+        UserError: for a model without adapters, adapters of several ranks, and
+            other weights of the encoder that can be trained, which would be
+            lost.
+    """
+    rows = named_weights(model, "huggingface")
+    adapted = [row for row in rows if row.adapted]
+    require(
+        bool(adapted),
+        "The model has no adapters; layer.enable_lora(rank) adds one to a "
+        "dense layer.",
+    )
+    sizes = {(r.adapted.lora_rank, r.adapted.lora_alpha) for r in adapted}
+    require(
+        len(sizes) == 1,
+        "Adapters are saved where all have one rank and lora_alpha; here are "
+        f"{listed([f'{r} and {a}' for r, a in sorted(sizes)], '; ')}.",
+    )
+    whole = [r for r in rows if r.variable.trainable and not r.adapted]
+    lost = [r.variable.path for r in whole if not r.head]
+    require(
+        not lost,
+        f"Adapters hold nothing of {listed(sorted(set(lost))[:3])} "
+        f"({len(set(lost))} weights of the encoder), which can be trained "
+        "too: set trainable = False before training, or merge the adapters "
+        "(adapters=False).",
+    )
+    # The bare encoder has no name in transformers' class.
+    named = {
+        row.name if model.head_names else row.name.removeprefix(_ENCODER): row
+        for row in [*adapted, *whole]
+    }
+    arrays, modules = {}, []
+    for name, row in named.items():
+        if not row.adapted:
+            arrays[_PREFIX + name] = row.transposed(row.value())
+            continue
+        modules.append(name.removesuffix(".weight"))
+        factors = row.adapted.lora_kernel_a, row.adapted.lora_kernel_b
+        for factor_name, factor in zip(
+            _factors(modules[-1]), factors, strict=True
+        ):
+            value = keras.ops.convert_to_numpy(factor)
+            arrays[_PREFIX + factor_name] = np.asarray(value, np.float32).T
+    ((rank, alpha),) = sizes
+    config = {
+        **_PLAIN,
+        "r": rank,
+        "lora_alpha": alpha,
+        "lora_dropout": 0.0,
+        "target_modules": modules,
+        "modules_to_save": sorted({_part(row) for row in whole}) or None,
+        "inference_mode": True,
+        "task_type": None,
+        "base_model_name_or_path": None,
+    }
+    write_weights(os.path.join(directory, WEIGHTS_FILE), arrays)
+    write_json(os.path.join(directory, CONFIG_FILE), config)
+
+
+def _part(row: NamedWeight) -> str:
+    """Returns the module of a head or pooler that PEFT saves as a whole."""
+    return row.name.removeprefix(_ENCODER).split(".")[0]
+
+
+def read_adapters(directory: str, model: keras.Model) -> None:
+    """Adds the adapters in a directory to a model, and sets what else it holds.
+
+    Raises:
+        UserError: for adapters of another kind, or that do not fit the model,
+            which is unchanged then.
+    """
+    path = os.path.join(directory, CONFIG_FILE)
+    require(files.isfile(path), f"{directory} has no {CONFIG_FILE}.")
+    rank, alpha = _checked_size(read_json(path), path)
+    stored = open_weights(os.path.join(directory, WEIGHTS_FILE))
+    left = {_bare(name): name for name in stored.shapes}
+    adapters, whole, faults = {}, [], []
+    for row in named_weights(model, "huggingface"):
+        name = _bare(row.name)
+        factors = _factors(name.removesuffix(".weight"))
+        if row.dense is not None and left.keys() >= {*factors}:
+            names = [left.pop(factor) for factor in factors]
+            width, units = row.variable.shape
+            shapes = [stored.shapes[n] for n in names]
+            if shapes != [(rank, width), (units, rank)]:
+                faults.append(f"{name} has factors of shapes {shapes}")
+            elif row.dense.lora_enabled and row.dense.lora_rank != rank:
+                faults.append(f"{name} has another adapter already")
+            adapters[id(row.dense)] = row.dense, names
+        elif name in left:
+            whole.append(dataclasses.replace(row, name=left.pop(name)))
+    faults += [f"nothing here is called {name}" for name in left]
+    require(
+        not faults,
+        f"{stored.source} does not fit the model: {listed(faults, '; ')}.",
+    )
+    assign_weights(whole, stored)
+    for layer, names in adapters.values():
+        if not layer.lora_enabled:
+            layer.enable_lora(rank, lora_alpha=alpha)
+        layer.lora_alpha = alpha
+        layer.lora_kernel_a.assign(stored.read(names[0]).T)
+        layer.lora_kernel_b.assign(stored.read(names[1]).T)
+
+
+def _bare(name: str) -> str:
+    """Returns a name without those of PEFT's classes and of the encoder.
+
+    `open_weights` has taken the file for one of a bare encoder.
+    """
+    name = name.removeprefix(_ENCODER).removeprefix(_PREFIX)
+    return name.removeprefix(_ENCODER)
+
+
+def _checked_size(config: Any, path: str) -> tuple[int, float]:
+    """Returns rank and lora_alpha of a configuration."""
+    require(isinstance(config, dict), f"{path}: expected an object.")
+    for name, value in _PLAIN.items():
+        require(
+            (config.get(name) or value) == value,
+            f"{path}: {name}={shown(config.get(name))}; only adapters with "
+            f"{name}={shown(value)} are read.",
+        )
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    require(
+        type(rank) is int and rank > 0 and type(alpha) in (int, float),
+        f"{path}: r={shown(rank)} and lora_alpha={shown(alpha)} must be a "
+        "whole number from 1 and a number.",
+    )
+    return rank, alpha

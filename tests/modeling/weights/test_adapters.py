@@ -1,0 +1,122 @@
+"""Low-rank adapters saved without their model, as PEFT does."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from albert_tf import AlbertForClassification, AlbertModel, ModelConfig
+from albert_tf.config import UserError, override
+
+CONFIG = ModelConfig(
+    vocab_size=20,
+    embedding_size=4,
+    hidden_size=8,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=8,
+)
+IDS = {"input_ids": np.array([[2, 5, 6, 3], [2, 7, 3, 0]], np.int32)}
+QUERY = "encoder.albert_layer_groups.0.albert_layers.0.attention.query"
+
+
+def adapted(model, rank=2):
+    """Returns the model with an adapter that changes its outputs."""
+    for variable in model.encoder.weights:
+        variable.trainable = False
+    rng = np.random.default_rng(0)
+    for block in model.encoder.blocks:
+        query = block.attention.query
+        query.enable_lora(rank, lora_alpha=6)
+        for factor in (query.lora_kernel_a, query.lora_kernel_b):
+            factor.assign(rng.normal(size=factor.shape))
+    return model
+
+
+@pytest.mark.parametrize("sharing", ["all", "ffn"])
+def test_adapters_come_back_on_their_model(tmp_path, sharing):
+    config = override(CONFIG, {"sharing": sharing})
+    model = AlbertForClassification(config, 3)
+    again = AlbertForClassification(config, 3)
+    again.set_weights(model.get_weights())
+    adapted(model)
+    model.classification.classifier.bias.assign([1.0, 2.0, 3.0])
+    model.save_pretrained(str(tmp_path), adapters=True)
+    assert not (tmp_path / "model.safetensors").exists()
+    again.load_adapters(str(tmp_path))
+    np.testing.assert_allclose(again(IDS)["logits"], model(IDS)["logits"])
+    # Once more, over those that are there.
+    again.load_adapters(str(tmp_path))
+    np.testing.assert_allclose(again(IDS)["logits"], model(IDS)["logits"])
+
+
+@pytest.mark.parametrize(
+    ("model", "prefix", "whole"),
+    [
+        (lambda: AlbertModel(CONFIG, pooler=False), "", []),
+        (
+            lambda: AlbertForClassification(CONFIG, 3),
+            "albert.",
+            ["classifier.bias", "classifier.weight"],
+        ),
+    ],
+)
+def test_files_are_those_of_peft(tmp_path, model, prefix, whole):
+    adapted(model()).save_pretrained(str(tmp_path), adapters=True)
+    arrays = safetensors.numpy.load_file(tmp_path / "adapter_model.safetensors")
+    shapes = {
+        f"{prefix}{QUERY}.lora_A.weight": (2, 8),
+        f"{prefix}{QUERY}.lora_B.weight": (8, 2),
+    } | {name: (3, 8)[: 2 - ("bias" in name)] for name in whole}
+    assert {n: a.shape for n, a in arrays.items()} == {
+        f"base_model.model.{name}": shape for name, shape in shapes.items()
+    }
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert (config["peft_type"], config["r"], config["lora_alpha"]) == (
+        *("LORA", 2, 6),
+    )
+    assert config["target_modules"] == [prefix + QUERY]
+    assert config["modules_to_save"] == (["classifier"] if whole else None)
+
+
+def test_nothing_that_was_trained_is_lost(tmp_path):
+    model = AlbertModel(CONFIG)
+    with pytest.raises(UserError, match="^The model has no adapters; "):
+        model.save_pretrained(str(tmp_path), adapters=True)
+    adapted(model)
+    model.encoder.embeddings.word_embeddings.trainable = True
+    with pytest.raises(
+        UserError,
+        match=r"^Adapters hold nothing of \S+/word_embeddings \(1 weights of ",
+    ):
+        model.save_pretrained(str(tmp_path), adapters=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"use_dora": True}, "use_dora=True; only adapters with use_dora=Fal"),
+        ({"r": 3}, "^.*adapter_model.safetensors does not fit the model: enc"),
+        ({"r": "2"}, "r='2' and lora_alpha=6 must be a whole number"),
+    ],
+)
+def test_adapters_that_do_not_fit_change_nothing(tmp_path, changes, message):
+    adapted(AlbertModel(CONFIG)).save_pretrained(str(tmp_path), adapters=True)
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    model = AlbertModel(CONFIG)
+    before = np.array(model(IDS)["sequence_output"])
+    with pytest.raises(UserError, match=message):
+        model.load_adapters(str(tmp_path))
+    np.testing.assert_array_equal(model(IDS)["sequence_output"], before)
+
+
+def test_adapters_of_another_model_are_named(tmp_path):
+    adapted(AlbertForClassification(CONFIG, 3)).save_pretrained(
+        str(tmp_path), adapters=True
+    )
+    with pytest.raises(UserError, match="nothing here is called classifier"):
+        AlbertModel(CONFIG).load_adapters(str(tmp_path))

@@ -45,6 +45,12 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 _DIGIT_COMMA_PENALTY = 100.0
 
 
+# Scores can keep a Unigram from such a piece. In a BPE others are made of it.
+MERGED_COMMA = (
+    'it merges a digit and a comma after it ("8,"), which ALBERT splits again'
+)
+
+
 def ends_in_digit_comma(piece: str) -> bool:
     """Returns whether ALBERT splits the comma off this piece."""
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
@@ -86,6 +92,7 @@ def no_json_reason(model: sentencepiece_model_pb2.ModelProto) -> str:
             "it has pieces of characters that are no pieces",
         ),
         (len(set(merged)) < len(merged), "several of its merges rank alike"),
+        (any(map(ends_in_digit_comma, normal)), MERGED_COMMA),
     ):
         if is_so:
             return reason
@@ -163,13 +170,11 @@ def _bpe(model: sentencepiece_model_pb2.ModelProto) -> dict[str, Any]:
 def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
     """Returns every pair of pieces that makes a third one, the best first.
 
-    SentencePiece merges whatever makes a piece. Of those that ALBERT splits
-    again there are none.
+    SentencePiece merges whatever makes a piece.
     """
     pairs = [
         (piece[:end], piece[end:])
         for piece in scores
-        if not ends_in_digit_comma(piece)
         for end in range(1, len(piece))
     ]
     made = [pair for pair in pairs if scores.keys() >= set(pair)]
@@ -466,12 +471,16 @@ def _ranked_pieces(model: dict[str, Any], path: str) -> list[tuple[str, float]]:
 def _check_merges(model: dict[str, Any], special: set[str], path: str) -> None:
     """Raises UserError for merges that SentencePiece would not make so."""
     ids = model["vocab"]
+    scores = {p: -float(i) for p, i in ids.items() if p not in special}
+    require(
+        not any(map(ends_in_digit_comma, scores)),
+        f"{path}: {MERGED_COMMA}; its ids would differ here.",
+    )
     pairs = [
         tuple(pair.split(" ") if isinstance(pair, str) else pair)
         for pair in model["merges"]
     ]
     made = [ids["".join(pair)] for pair in pairs]
-    scores = {p: -float(i) for p, i in ids.items() if p not in special}
     require(
         made == sorted(made) and set(pairs) == set(_merges(scores)),
         f"{path}: its merges are not those of a SentencePiece model, which "

@@ -18,7 +18,7 @@ from albert_tf.config import UserError
 from albert_tf.io.json_files import read_json
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.text.tokenizer_json import ends_in_digit_comma
+from albert_tf.text.tokenizer_json import MERGED_COMMA
 
 BYTES = {"byte_fallback": True, "vocab_size": 400}
 KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
@@ -49,7 +49,7 @@ def trained(kind, **options):
     for _ in range(60):
         lengths = rng.integers(1, 9, 8)
         words = ["".join(rng.choice(list("abc"), n)) for n in lengths]
-        lines.append(" ".join([*words, "8, (é)"]))
+        lines.append(" ".join([*words, "8 , (é)"]))
     return trained_on(lines, kind, **options)
 
 
@@ -110,18 +110,6 @@ def test_merges_that_overlap(words):
         assert ids == ours.encode(text)
 
 
-def test_no_merge_ends_in_a_comma_after_a_digit():
-    ours = trained("bpe")
-    assert any(map(ends_in_digit_comma, ours.pieces(range(ours.vocab_size))))
-    merges = ours._json()["model"]["merges"]
-    assert "a b" in merges
-    assert not any(ends_in_digit_comma(m.replace(" ", "")) for m in merges)
-    theirs, read = there_and_back("bpe")
-    for text in ("8,", "a 8, b", "8,8,8,"):
-        ids = theirs.encode(text, add_special_tokens=False).ids
-        assert ids == ours.encode(text) == read.encode(text)
-
-
 def test_transformers_runs_the_file_of_other_types(tmp_path):
     """Its AlbertTokenizer would make a Unigram of any vocabulary."""
     for kind, name in (
@@ -180,6 +168,11 @@ def same_rank(model):
         ),
         ("bpe", no_letter, "it has pieces of characters that are no pieces"),
         ("bpe", same_rank, "several of its merges rank alike"),
+        (
+            "bpe",
+            first_text(lambda piece: setattr(piece, "piece", "8,")),
+            MERGED_COMMA,
+        ),
     ],
 )
 def test_models_without_a_counterpart(tmp_path, capsys, kind, change, reason):
@@ -192,7 +185,8 @@ def test_models_without_a_counterpart(tmp_path, capsys, kind, change, reason):
         ours = SentencePieceTokenizer(model.SerializeToString())
     ours.save(tmp_path)
     path = tmp_path / "tokenizer.json"
-    assert capsys.readouterr().out == (
+    printed = capsys.readouterr().out
+    assert printed == (
         f"Not written: {path}, since transformers has no tokenizer like this "
         f"SentencePiece model: {reason}.\n"
     )
@@ -227,4 +221,13 @@ def test_merges_in_another_order_are_refused(tmp_path):
     merges = read_json(path)["model"]["merges"]
     rewrite(directory, {"model": {"merges": merges[::-1]}})
     with pytest.raises(UserError, match="in the order of ids; its ids would"):
+        load_tokenizer(directory)
+
+
+def test_a_merged_comma_is_refused(tmp_path):
+    directory = resaved(trained("bpe"), tmp_path)
+    vocab = read_json(directory / "tokenizer.json")["model"]["vocab"]
+    vocab["8,"] = vocab.pop("ab")
+    rewrite(directory, {"model": {"vocab": vocab}})
+    with pytest.raises(UserError, match="it merges a digit and a comma after"):
         load_tokenizer(directory)

@@ -1,7 +1,6 @@
 """Keras' compile, fit and evaluate for models with heads: labels and losses."""
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +9,10 @@ import numpy as np
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import UserError, require
+from albert_tf.config import require
+from albert_tf.modeling.checked_steps import CheckedSteps
+from albert_tf.modeling.epoch_loss import EpochLoss
+from albert_tf.modeling.fit_data import alone, as_arrays, weights_of_classes
 from albert_tf.modeling.heads.base import Head, Label
 from albert_tf.modeling.heads.spans import END_NEEDS_START
 from albert_tf.modeling.inputs import (
@@ -18,69 +20,12 @@ from albert_tf.modeling.inputs import (
     checked_weights,
     in_range,
 )
-from albert_tf.modeling.kernels import ON_TENSORFLOW
-from albert_tf.modeling.losses import EpochLoss, Pair, broadcast_weights
+from albert_tf.modeling.losses import Pair, broadcast_weights
 
 _DATA = ("x", "y", "sample_weight")
 
 
-def _as_arrays(values: Any) -> Any:
-    """Returns what can be an array as one, in a mapping by its names.
-
-    A list of one array is that array: Keras takes a list of each output's.
-    """
-    if isinstance(values, Mapping):
-        return {n: _as_arrays(v) for n, v in values.items() if v is not None}
-    values = _alone(values)
-    is_list = isinstance(values, list | tuple)
-    if ops.is_tensor(values) or not (is_list or hasattr(values, "__array__")):
-        return values
-    if is_list and any(len(getattr(v, "shape", ())) for v in values):
-        return values
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise UserError(
-            "The rows of a list have different lengths; pad them to one."
-        ) from error
-
-
-def _alone(values: Any) -> Any:
-    """Returns the array of a list of one array."""
-    if (
-        isinstance(values, list | tuple)
-        and len(values) == 1
-        and len(getattr(values[0], "shape", ()))
-    ):
-        return values[0]
-    return values
-
-
-def _weights_of_classes(given: Any, classes: int | None) -> dict[int, float]:
-    """Returns the weight of every class, 1 where none is given."""
-    require(
-        isinstance(given, Mapping),
-        "class_weight must be a dictionary from numbers of classes to weights; "
-        f"it is {given!r}.",
-    )
-    limit = classes or math.inf
-    for number, weight in given.items():
-        require(
-            isinstance(number, int | np.integer)
-            and 0 <= int(number) < limit
-            and isinstance(weight, int | float | np.number)
-            and 0 <= float(weight) < math.inf,
-            f"class_weight has {number!r}: {weight!r}; it takes numbers of "
-            f"classes from 0 to below {limit}, and finite weights from 0 on.",
-        )
-    require(any(given.values()), "class_weight has no weight above 0.")
-    return {
-        number: float(given.get(number, 1))
-        for number in range(classes or int(max(given)) + 1)
-    }
-
-
-class FittableModel(keras.Model):
+class FittableModel(CheckedSteps):
     """A model with heads whose batches may hold labels and weights."""
 
     def features_of_heads(self) -> tuple[str, ...]:
@@ -179,14 +124,14 @@ class FittableModel(keras.Model):
             isinstance(value, Mapping) for value in x.values()
         ):
             return x, y, sample_weight
-        x = _as_arrays(x)
+        x = as_arrays(x)
         self.checked(x, self.features_of_heads(), in_graph=False)
         is_plain = y is not None or sample_weight is None
         if not (labelled and self._labelled()) or (
             is_plain and self._has_own_step()
         ):
             return x, y, sample_weight
-        y, sample_weight = _as_arrays(y), _as_arrays(sample_weight)
+        y, sample_weight = as_arrays(y), as_arrays(sample_weight)
         labels, weights = self._used_labels(x, y, sample_weight)
         require(
             not labels
@@ -251,7 +196,7 @@ class FittableModel(keras.Model):
             return (x, y) if weights is None else (x, y, weights)
 
         if isinstance(x, Mapping):
-            x, y = with_array(x, _as_arrays(y))
+            x, y = with_array(x, as_arrays(y))
         elif hasattr(x, "element_spec") and hasattr(x, "map"):
             x = x.map(with_array)
         elif isinstance(x, keras.utils.PyDataset):
@@ -262,7 +207,23 @@ class FittableModel(keras.Model):
                 "batch: (features, labels, sample_weight).",
             )
         classes = getattr(head, "num_labels", None)
-        return (x, y), _weights_of_classes(given, classes)
+        return (x, y), weights_of_classes(given, classes)
+
+    def _is_on_one_device(self) -> bool:
+        # On TensorFlow; other backends have no such attribute.
+        strategy = getattr(self, "distribute_strategy", None)
+        return strategy is None or strategy.num_replicas_in_sync == 1
+
+    def check_batch(
+        self, x: Any, y: Any, sample_weight: Any, *, labelled: bool
+    ) -> None:
+        """Raises UserError for values out of range; see `CheckedSteps`."""
+        is_own = not (isinstance(x, Mapping) and "input_ids" in x)
+        if is_own or not self._is_on_one_device():
+            return
+        self.checked(dict(x), self.features_of_heads(), in_graph=True)
+        if labelled and not self._has_own_step():
+            self._used_labels(x, y, sample_weight)
 
     def _has_own_step(self) -> bool:
         """Returns whether a subclass has a step or a loss of its own.
@@ -273,57 +234,6 @@ class FittableModel(keras.Model):
             getattr(type(self), name) is not getattr(FittableModel, name)
             for name in ("train_step", "test_step", "compute_loss")
         )
-
-    # XLA drops assertions, and JAX has none: what Keras compiles is preceded by
-    # a check of its batch, in TensorFlow's graph around it or in Python.
-
-    _predicts = False
-
-    def make_predict_function(self, force: bool = False) -> object:
-        """Makes the function that predicts, which reads no labels."""
-        self._predicts = True
-        try:
-            return super().make_predict_function(force)
-        finally:
-            self._predicts = False
-
-    def _autoconvert_optionals(self, step: Callable) -> Callable:
-        """Returns a compiled step for Keras on TensorFlow."""
-        return super()._autoconvert_optionals(self._after_check(step))
-
-    def _make_function(self, step: Callable, **options: object) -> Callable:
-        """Returns a loop of a step: compiled on JAX, not yet on TensorFlow."""
-        if not ON_TENSORFLOW:
-            step = self._after_check(step)
-        return super()._make_function(step, **options)
-
-    def _after_check(self, step: Callable) -> Callable:
-        labelled = not self._predicts and not self._has_own_step()
-
-        def checked_step(*args: Any) -> object:
-            x, *others = keras.utils.unpack_x_y_sample_weight(args[-1])
-            try:
-                if isinstance(x, Mapping) and "input_ids" in x:
-                    features = self.features_of_heads()
-                    self.checked(dict(x), features, in_graph=True)
-                    if labelled:
-                        self._used_labels(x, *others)
-                return step(*args)
-            except UserError:
-                if not ON_TENSORFLOW:
-                    self._take_back(args[0])
-                raise
-
-        return checked_step
-
-    def _take_back(self, state: tuple) -> None:
-        """Gives the model the state that Keras on JAX took from it."""
-        parts = ["trainable_variables", "non_trainable_variables"]
-        parts += ["optimizer_variables"] if len(state) == 4 else []
-        parts += ["metrics_variables"] if len(state) > 2 else []
-        self._jax_state = dict(zip(parts, state, strict=True))
-        self._jax_state_synced = False
-        self.jax_state_sync()
 
     def compute_loss(
         self,
@@ -340,10 +250,8 @@ class FittableModel(keras.Model):
         of the label or of its output, or without a name where there is one
         label; or from the features.
         """
-        # On TensorFlow; other backends have no such attribute.
-        strategy = getattr(self, "distribute_strategy", None)
         require(
-            strategy is None or strategy.num_replicas_in_sync == 1,
+            self._is_on_one_device(),
             "fit() trains on one device: with several it would weigh every "
             "replica alike. bin.pretrain and bin.finetune train on several "
             "with --strategy.",
@@ -453,7 +361,7 @@ class FittableModel(keras.Model):
                 f"name: {names}",
             )
             (output,) = labelled
-            labels[output] = y = _alone(y)
+            labels[output] = y = alone(y)
             require(
                 not isinstance(y, list | tuple),
                 f"y is a list of several arrays, and {type(self).__name__} has "
@@ -462,7 +370,7 @@ class FittableModel(keras.Model):
         if isinstance(sample_weight, Mapping):
             given = self._by_output(sample_weight, "sample_weight")
         else:
-            given = dict.fromkeys(labels, _alone(sample_weight))
+            given = dict.fromkeys(labels, alone(sample_weight))
         for output, value in given.items():
             if value is None:
                 continue

@@ -138,7 +138,7 @@ def test_functional_models_of_any_length(tmp_path, record_difference, backend):
     assert len(lines) == 3 * len(models()) + 1
     for kind, difference in lines:
         subject = f"{backend} backend, functional {kind}"
-        record_difference(subject, "outputs", difference, BOUND)
+        record_difference(subject, "outputs", float(difference), BOUND)
 
 
 if __name__ == "__main__":

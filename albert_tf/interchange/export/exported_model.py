@@ -352,8 +352,8 @@ def _reason(message: str, inputs: Mapping[str, np.ndarray]) -> str:
         return f"Expected {name} of type {expected} but row {row} has {got}"
     found = re.search(r"^(.*)\n\s*\[\[", message, re.MULTILINE)
     line = found[1] if found else message.splitlines()[0]
-    # The name that TensorFlow gave to a part of the graph.
-    line = re.sub(r"^\{\{function_node .*?\}\} ", "", line)
+    # The names that TensorFlow gave to parts of the graph.
+    line = re.sub(r"^(\{\{function_node .*?\}\} )+", "", line)
     if line.startswith("assertion failed:"):
         line = " ".join(re.findall(r"\[(.*?)\]", line))
     return line

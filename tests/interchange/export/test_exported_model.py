@@ -139,3 +139,15 @@ def test_an_input_that_does_not_fit_is_refused(
     with pytest.raises(UserError, match=message) as caught:
         model.call(signature, inputs)
     assert "\n" not in str(caught.value)
+
+
+def test_names_of_parts_of_the_graph_are_left_out(model, monkeypatch):
+    def run(*_):
+        message = (
+            "{{function_node a}} {{function_node b}} no such row\n\t [[c]]"
+        )
+        raise tf.errors.InvalidArgumentError(None, None, message)
+
+    monkeypatch.setattr(model, "_callable", lambda *_: run)
+    with pytest.raises(UserError, match="its input: no such row.$"):
+        model.call("text", {"text": ["a"]})

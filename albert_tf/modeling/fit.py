@@ -303,7 +303,7 @@ class FittableModel(keras.Model):
         def checked_step(*args: Any) -> object:
             x, *others = keras.utils.unpack_x_y_sample_weight(args[-1])
             try:
-                if isinstance(x, Mapping) and "input_ids" in x:
+                if self._is_batch(x):
                     features = self.features_of_heads()
                     self.checked(dict(x), features, in_graph=True)
                     if labelled:
@@ -315,6 +315,18 @@ class FittableModel(keras.Model):
                 raise
 
         return checked_step
+
+    def _is_batch(self, x: object) -> bool:
+        return (
+            isinstance(x, Mapping)
+            and "input_ids" in x
+            and self._is_on_one_device()
+        )
+
+    def _is_on_one_device(self) -> bool:
+        # On TensorFlow; other backends have no such attribute.
+        strategy = getattr(self, "distribute_strategy", None)
+        return strategy is None or strategy.num_replicas_in_sync == 1
 
     def _take_back(self, state: tuple) -> None:
         """Gives the model the state that Keras on JAX took from it."""
@@ -340,10 +352,8 @@ class FittableModel(keras.Model):
         of the label or of its output, or without a name where there is one
         label; or from the features.
         """
-        # On TensorFlow; other backends have no such attribute.
-        strategy = getattr(self, "distribute_strategy", None)
         require(
-            strategy is None or strategy.num_replicas_in_sync == 1,
+            self._is_on_one_device(),
             "fit() trains on one device: with several it would weigh every "
             "replica alike. bin.pretrain and bin.finetune train on several "
             "with --strategy.",

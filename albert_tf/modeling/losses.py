@@ -91,13 +91,13 @@ def _weighted(losses: Tensor, weights: Tensor | None) -> Pair:
 
 def broadcast_weights(weights: Tensor, like: Tensor) -> Tensor:
     """Returns float32 weights in the shape of `like`."""
-    given = weights.shape
-    weights = _without_last_axis(ops.cast(weights, "float32"), like)
+    given = ops.cast(weights, "float32")
+    weights = _without_last_axis(given, like)
     while len(weights.shape) < len(like.shape):
         weights = ops.expand_dims(weights, -1)
     require(
         _fits(weights.shape, like.shape, 1),
-        f"Weights of shape {list(given)} do not fit labels of shape "
+        f"Weights of shape {list(given.shape)} do not fit labels of shape "
         f"{list(like.shape)}: give one for each example, or for each label.",
     )
     return ops.broadcast_to(weights, ops.shape(like))

@@ -339,11 +339,11 @@ def fitted(model, *data, **options):
     return history.history["loss"][0]
 
 
-def scored(model, *data, **options):
+def measured(model, *data, **options):
     return model.evaluate(*data, verbose=0, **options)
 
 
-@pytest.mark.parametrize("run", [fitted, scored])
+@pytest.mark.parametrize("run", [fitted, measured])
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 6])
 def test_an_epochs_loss_is_that_of_any_batch_size(classified, run, batch_size):
     model, inputs, y, found = classified
@@ -356,7 +356,7 @@ def test_an_epochs_loss_is_that_of_any_batch_size(classified, run, batch_size):
     assert plain == pytest.approx(found.mean(), rel=1e-5)
 
 
-@pytest.mark.parametrize("run", [fitted, scored])
+@pytest.mark.parametrize("run", [fitted, measured])
 @pytest.mark.parametrize(
     "data",
     [
@@ -511,7 +511,7 @@ def test_class_weights_that_cannot_be_used(classified):
             compiled(name).fit(batch, class_weight=CLASS_WEIGHT, verbose=0)
 
 
-@pytest.mark.parametrize("run", [fitted, scored])
+@pytest.mark.parametrize("run", [fitted, measured])
 def test_weights_that_cannot_be_used(classified, run):
     model, inputs, y, _ = classified
     for value in (-1, np.nan, np.inf):

@@ -344,7 +344,7 @@ def measured(model, *data, **options):
 
 
 @pytest.mark.parametrize("run", [fitted, measured])
-@pytest.mark.parametrize("batch_size", [1, 2, 5, 6])
+@pytest.mark.parametrize("batch_size", [1, 4, 6])
 def test_an_epochs_loss_is_that_of_any_batch_size(classified, run, batch_size):
     model, inputs, y, found = classified
     weighted = run(
@@ -352,15 +352,16 @@ def test_an_epochs_loss_is_that_of_any_batch_size(classified, run, batch_size):
     )
     expected = np.average(found, weights=WEIGHTS)
     assert weighted == pytest.approx(expected, rel=1e-5)
+    batch = inputs | {"label_ids": y}
+    weighted = run(model, batch, sample_weight=WEIGHTS, batch_size=batch_size)
+    assert weighted == pytest.approx(expected, rel=1e-5)
     plain = run(model, inputs, y, batch_size=batch_size)
     assert plain == pytest.approx(found.mean(), rel=1e-5)
 
 
-@pytest.mark.parametrize("run", [fitted, measured])
 @pytest.mark.parametrize(
     "data",
     [
-        lambda x, y, w: ((x | {"label_ids": y}, None), {"sample_weight": w}),
         lambda x, y, w: (
             (x | {"label_ids": y}, None),
             {"sample_weight": {"label_ids": w}},
@@ -397,13 +398,13 @@ def test_an_epochs_loss_is_that_of_any_batch_size(classified, run, batch_size):
         lambda x, y, w: ((generated(x | {"label_ids": y}, None, w),), {}),
     ],
 )
-def test_weights_count_wherever_labels_are(classified, run, data):
+def test_weights_count_wherever_labels_are(classified, data):
     model, inputs, y, found = classified
     expected = np.average(found, weights=WEIGHTS)
     parts, options = data(inputs, y, WEIGHTS)
     if isinstance(parts[0], dict):
         options["batch_size"] = 4
-    result = run(model, *parts, **options)
+    result = measured(model, *parts, **options)
     assert result == pytest.approx(expected, rel=1e-5)
 
 

@@ -208,7 +208,7 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
         ),
         (
             CLASSIFY + " --model_dir=a --text=x --columns=text=a",
-            "--columns is for an --input that is a table",
+            "--columns and --quoting are for an --input that is a table",
         ),
         (
             "predict --mode=tag --model_dir=a --text=x --pairs",

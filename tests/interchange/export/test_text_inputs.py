@@ -183,6 +183,9 @@ def test_embeddings_are_those_of_predict(load, serve, head):
 
 
 def test_choices_that_leave_no_room(load):
-    loaded = dataclasses.replace(load("multiple_choice"), task=None)
+    loaded = load("multiple_choice")
+    features = dataclasses.replace(loaded.features, max_choice_length=128)
+    task = dataclasses.replace(loaded.task, features=features)
+    loaded = dataclasses.replace(loaded, task=task)
     with pytest.raises(UserError, match="max_choice_length=128 leaves the con"):
         ServingModule(loaded)

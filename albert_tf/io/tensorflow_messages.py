@@ -16,7 +16,7 @@ _NODES = re.compile(r"\n\s*\[\[|\s*\[Op:\w+\](?: name: ?\w*)?$")
 
 
 def reason_of(message: str) -> str:
-    """Returns what a message says, in one line of bounded length.
+    """Returns the reason in a message, in one line of bounded length.
 
     Texts of the user in it may have line feeds.
     """

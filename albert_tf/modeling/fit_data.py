@@ -11,7 +11,7 @@ from albert_tf.config import UserError, require
 
 
 def as_arrays(values: Any) -> Any:
-    """Returns what can be an array as one, in a mapping by its names.
+    """Returns an array of an array-like, in a mapping by its names.
 
     A list of one array is that array: Keras takes a list of each output's.
     """

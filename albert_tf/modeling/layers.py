@@ -119,7 +119,7 @@ def as_model_config(config: Config) -> ModelConfig:
 
 
 def changed_layers(model: keras.Model) -> dict[str, dict]:
-    """Returns what was changed of layers after they were made, by path.
+    """Returns the changes made to layers after construction, by path.
 
     That is what their constructors do not know: that they are frozen,
     quantized or have a low-rank adapter (LoRA). The path is that within the

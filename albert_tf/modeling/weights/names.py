@@ -90,7 +90,7 @@ class NamedWeight:
         head: the name of its head, or POOLER; empty for the encoder's.
         name: the name in files; empty where their code has no such head.
         is_transposed: whether files have it as `[out, in]`.
-        dense: the dense layer whose kernel it is, if it is one.
+        dense: the dense layer that has it as kernel, or None.
     """
 
     variable: keras.Variable

@@ -1,6 +1,5 @@
 """The transformer block: self-attention, then feed-forward."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +7,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from albert_tf.modeling.attention import attend
 from albert_tf.modeling.dropout import ExampleDropout, apply_dropout, fold_in
 from albert_tf.modeling.kernels import (
     fused,
@@ -20,13 +20,8 @@ from albert_tf.modeling.layers import (
     CompositeLayer,
     Config,
     ConfiguredLayer,
-    PackedTokens,
     serializable,
 )
-
-# Added to the logits of masked positions: exp of it is 0 in every precision,
-# and float16 can hold it (the original's value).
-MASKED_LOGIT = -10000.0
 
 
 def _is_quantized(layer: keras.layers.Dense) -> bool:
@@ -67,46 +62,64 @@ def _normalized_sum(
 
 
 class _BlockPart(ConfiguredLayer):
-    """A part that ends in `output_dense`, residual and `layer_norm`."""
+    """A part whose output is added to its input and normalised.
+
+    `call` returns the product with the output matrix, and
+    `add_and_normalize` the states after it. In training the bias is added
+    there, in one pass over memory with dropout, sum and normalisation.
+    """
+
+    output_dense: keras.layers.Dense
+    layer_norm: keras.layers.LayerNormalization
+    output_dropout: ExampleDropout
 
     def _output(self, inner: Tensor, training: bool) -> Tensor:
-        """Returns `[n, H]`, in training without the bias, still to be added."""
+        """Returns `[..., H]` of `[..., width]`, in training without bias."""
         if training and not _is_quantized(self.output_dense):
             return ops.matmul(inner, self.output_dense.kernel)
         return self.output_dense(inner)
 
-    def _add_and_normalize(
+    def add_and_normalize(
         self,
         output: Tensor,
         hidden: Tensor,
-        dropout: ExampleDropout,
-        keys: Tensor | None,
-        rows: Tensor | None,
+        dropout_keys: Tensor | None,
+        positions: Tensor,
         training: bool,
     ) -> Tensor:
         """Returns `[batch, n, H]`: dropout, residual connection, normalisation.
 
-        `rows` `[batch, n]` are the positions of `hidden`, None for all.
+        Args:
+            output: of `call`, `[batch * n, H]`.
+            hidden: its input `[batch, n, H]`.
+            dropout_keys: `[batch]` or None, see ExampleDropout.
+            positions: of the states, `[batch, n]` or `[1, n]`.
+            training: whether dropout is on.
         """
-        norm = self.layer_norm
+        norm, dropout = self.layer_norm, self.output_dropout
         output = ops.reshape(output, ops.shape(hidden))
         if not training or _is_quantized(self.output_dense):
-            output = dropout(output, keys=keys, training=training, rows=rows)
+            output = dropout(
+                output, keys=dropout_keys, training=training, rows=positions
+            )
             return norm(hidden + output)
         dropout_inputs = ()
         if dropout.rate:
             batch = ops.shape(hidden)[0]
-            dropout_inputs = dropout.mask_inputs(batch, keys, rows)
-        total = fused(_normalized_sum, norm.epsilon, dropout.rate)
-        bias = self.output_dense.bias
-        return total(
-            output, bias, hidden, norm.gamma, norm.beta, *dropout_inputs
+            dropout_inputs = dropout.mask_inputs(batch, dropout_keys, positions)
+        return fused(_normalized_sum, norm.epsilon, dropout.rate)(
+            output,
+            self.output_dense.bias,
+            hidden,
+            norm.gamma,
+            norm.beta,
+            *dropout_inputs,
         )
 
 
 @serializable
 class SelfAttention(_BlockPart):
-    """Multi-head self-attention with output, residual and normalisation."""
+    """Multi-head self-attention with residual and normalisation."""
 
     def __init__(self, config: Config, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
@@ -124,146 +137,63 @@ class SelfAttention(_BlockPart):
         )
         self.output_dropout = self.make_dropout(config.hidden_dropout_prob)
 
-    def _context(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        count: int,
-        length: int,
-        mask_logits: Tensor,
-        dropout: Callable,
-        packing: PackedTokens | None,
-        packed_queries: bool,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the context of the queries and the attention weights.
-
-        The context is `[batch * count, H]`, that of packed queries `[n, H]`,
-        for `count` queries and `length` keys of a sequence.
-        """
-        width = self.config.hidden_size
-        if packing is not None:
-            key, value = packing.padded(key), packing.padded(value)
-            query = packing.padded(query) if packed_queries else query
-        query = self._split_heads(query, count, (0, 2, 1, 3))
-        key = self._split_heads(key, length, (0, 2, 3, 1))
-        value = self._split_heads(value, length, (0, 2, 1, 3))
-        scale = (width / self.config.num_attention_heads) ** (-0.5)
-        logits = ops.matmul(query * scale, key)
-        logits = logits + ops.cast(mask_logits, logits.dtype)
-        probs = ops.softmax(logits)
-        context = ops.matmul(dropout(probs), value)
-        context = ops.transpose(context, (0, 2, 1, 3))
-        context = ops.reshape(context, (-1, width))
-        if packing is not None and packed_queries:
-            context = packing.packed(context)
-        return context, probs
-
-    def _split_heads(
-        self, x: Tensor, length: int, order: tuple[int, ...]
-    ) -> Tensor:
-        """Returns the axes batch, length, heads and H / heads in this order."""
-        heads = self.config.num_attention_heads
-        size = self.config.hidden_size // heads
-        return ops.transpose(ops.reshape(x, (-1, length, heads, size)), order)
-
     def call(
         self,
         hidden: Tensor,
+        queries: Tensor | None = None,
+        *,
         mask_logits: Tensor,
+        positions: Tensor,
         dropout_keys: Tensor | None = None,
         training: bool = False,
-        output_attentions: bool = False,
-        read_positions: Tensor | None = None,
-        recompute: bool = False,
-        packing: PackedTokens | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Returns `[batch, seq, H]`, on request with the attention weights.
-
-        The weights, `[batch, heads, seq, seq]`, are those before dropout: row i
-        has the weight of every position in the context of position i.
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the output `[batch * n, H]` and the weights, see `attend`.
 
         Args:
-            hidden: `[batch, seq, H]`.
-            mask_logits: `[batch, 1, 1, seq]`, added to the logits: 0 for
-                tokens, MASKED_LOGIT for padding.
-            dropout_keys: `[batch]` or None, see ExampleDropout.
-            read_positions: `[batch, n]`, the positions to compute instead of
+            hidden: `[batch, seq, H]`, the states that are attended to.
+            queries: `[batch, n, H]`, those whose context is computed; None:
                 all.
-            recompute: whether the gradient computes the weights and all that
-                leads to the context again; not where a layer is quantized.
-            packing: of `hidden` `[n, 1, H]`, packed tokens, which the result is
-                too, unless there are read_positions.
+            mask_logits: `[batch, 1, 1, seq]`, see `mask_to_logits`.
+            positions: of the queries, `[batch, n]` or `[1, n]`.
+            dropout_keys: `[batch]` or None, see ExampleDropout.
+            training: whether dropout is on.
         """
-        keys = [fold_in(dropout_keys, site) for site in range(2)]
         width = self.config.hidden_size
-        length = packing.seq_length if packing else ops.shape(hidden)[1]
-        count = length
         flat = ops.reshape(hidden, (-1, width))
-        positions, reader, flat_reader = ops.arange(length)[None], hidden, flat
-        output_keys, output_rows = keys[1], read_positions
-        if packing and read_positions is None:
-            output_keys, output_rows = packing.dropout_rows(keys[1])
-        if read_positions is not None:
-            count = ops.shape(read_positions)[1]
-            if packing:
-                reader = packing.states_at(flat, read_positions)
-            else:
-                reader = states_at(hidden, read_positions)
-            flat_reader = ops.reshape(reader, (-1, width))
-            positions = read_positions
-        # The same for a batch that is cut to a width of its own.
-        heads = ops.arange(self.config.num_attention_heads, dtype="int32")
-        rows = heads[:, None] * self.config.max_position_embeddings
-        rows = rows + ops.cast(positions, "int32")[:, None]
-        context_of = functools.partial(
-            self._context,
-            count=count,
-            length=length,
-            packing=packing,
-            packed_queries=reader is hidden,
-            dropout=lambda probs: self.probs_dropout(
-                probs, keys=keys[0], training=training, rows=rows
+        flat_queries = flat
+        if queries is not None:
+            flat_queries = ops.reshape(queries, (-1, width))
+        length, count = ops.shape(hidden)[1], ops.shape(positions)[1]
+        context, weights = attend(
+            self._split_heads(self.query(flat_queries), count),
+            self._split_heads(self.key(flat), length),
+            self._split_heads(self.value(flat), length),
+            mask_logits,
+            lambda weights: self.probs_dropout(
+                weights,
+                keys=dropout_keys,
+                training=training,
+                rows=self._weight_rows(positions),
             ),
         )
-        parts = (self.query, self.key, self.value, self.output_dense)
-        if training and recompute and not any(map(_is_quantized, parts)):
+        return self._output(
+            ops.reshape(context, (-1, width)), training
+        ), weights
 
-            def again(mask_logits: Tensor, *given: Tensor) -> tuple:
-                kernels, biases, states = given[:4], given[4:7], given[7:]
-                inputs = (states[0], states[-1], states[-1])
-                products = map(ops.matmul, inputs, kernels[:3])
-                context, probs = context_of(
-                    *map(ops.add, products, biases), mask_logits=mask_logits
-                )
-                output = ops.matmul(context, kernels[3])
-                # An unused result would get a gradient of zeros.
-                return (output, probs) if output_attentions else (output,)
+    def _split_heads(self, x: Tensor, length: int) -> Tensor:
+        """Returns `[batch, length, heads, H / heads]` of `[..., H]`."""
+        heads = self.config.num_attention_heads
+        size = self.config.hidden_size // heads
+        return ops.reshape(x, (-1, length, heads, size))
 
-            dtype = self.compute_dtype
-            output, *probs = keras.remat(again)(
-                mask_logits,
-                *(ops.cast(part.kernel, dtype) for part in parts),
-                *(ops.cast(part.bias, dtype) for part in parts[:3]),
-                *((flat,) if reader is hidden else (flat_reader, flat)),
-            )
-        else:
-            context, *probs = context_of(
-                self.query(flat_reader),
-                self.key(flat),
-                self.value(flat),
-                mask_logits=mask_logits,
-            )
-            output = self._output(context, training)
-        hidden = self._add_and_normalize(
-            output,
-            reader,
-            self.output_dropout,
-            output_keys,
-            output_rows,
-            training,
-        )
-        return (hidden, *probs) if output_attentions else hidden
+    def _weight_rows(self, positions: Tensor) -> Tensor:
+        """Returns the numbers `[..., heads, n]` of the weights' rows.
+
+        They do not depend on the width of a batch, which may be cut.
+        """
+        heads = ops.arange(self.config.num_attention_heads, dtype="int32")
+        rows = heads[:, None] * self.config.max_position_embeddings
+        return rows + positions[:, None]
 
 
 @serializable
@@ -289,31 +219,19 @@ class FeedForward(_BlockPart):
             scale=config.output_init_scale,
         )
         self.layer_norm = self.make_layer_norm()
-        self.dropout = self.make_dropout(config.hidden_dropout_prob)
+        self.output_dropout = self.make_dropout(config.hidden_dropout_prob)
 
-    def call(
-        self,
-        hidden: Tensor,
-        dropout_keys: Tensor | None = None,
-        training: bool = False,
-        positions: Tensor | None = None,
-    ) -> Tensor:
-        """Returns `[batch, seq, H]` for hidden `[batch, seq, H]`.
-
-        `positions` `[batch, n]` are those of `hidden`, if it has not all.
-        """
+    def call(self, hidden: Tensor, training: bool = False) -> Tensor:
+        """Returns the output `[batch * n, H]` for hidden `[batch, n, H]`."""
         flat = ops.reshape(hidden, (-1, self.config.hidden_size))
-        parts = (self.intermediate, self.output_dense)
-        if training and not any(map(_is_quantized, parts)):
-            output = recomputed_product(_biased_activation, self.activation)(
-                ops.cast(self.output_dense.kernel, self.compute_dtype),
-                product(flat, self.intermediate.kernel),
-                self.intermediate.bias,
-            )
-        else:
-            output = self._output(self.intermediate(flat), training)
-        return self._add_and_normalize(
-            output, hidden, self.dropout, dropout_keys, positions, training
+        if not training or any(
+            map(_is_quantized, (self.intermediate, self.output_dense))
+        ):
+            return self._output(self.intermediate(flat), training)
+        return recomputed_product(_biased_activation, self.activation)(
+            ops.cast(self.output_dense.kernel, self.compute_dtype),
+            product(flat, self.intermediate.kernel),
+            self.intermediate.bias,
         )
 
 
@@ -336,31 +254,40 @@ class TransformerBlock(CompositeLayer):
         mask_logits: Tensor,
         dropout_keys: Tensor | None = None,
         training: bool = False,
-        output_attentions: bool = False,
         read_positions: Tensor | None = None,
-        recompute: bool = False,
-        packing: PackedTokens | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Returns `[batch, seq, H]`; see `SelfAttention.call` for the rest."""
-        keys = [fold_in(dropout_keys, site) for site in range(2)]
-        attended = self.attention(
-            hidden,
-            mask_logits,
-            dropout_keys=keys[0],
-            training=training,
-            output_attentions=output_attentions,
-            read_positions=read_positions,
-            recompute=recompute,
-            packing=packing,
-        )
-        hidden, probs = attended if output_attentions else (attended, None)
-        positions = read_positions
-        if packing and read_positions is None:
-            keys[1], positions = packing.dropout_rows(keys[1])
-        hidden = self.feed_forward(
-            hidden,
-            dropout_keys=keys[1],
-            training=training,
+        apply_attention: Callable | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns `[batch, seq, H]` and the attention weights, see `attend`.
+
+        Args:
+            hidden: `[batch, seq, H]`.
+            mask_logits: `[batch, 1, 1, seq]`, see `mask_to_logits`.
+            dropout_keys: `[batch]` or None, see ExampleDropout.
+            training: whether dropout is on.
+            read_positions: `[batch, n]`, the positions to compute instead of
+                all.
+            apply_attention: in place of the block's attention.
+        """
+        attention, feed_forward = self.attention, self.feed_forward
+        if read_positions is None:
+            positions = ops.arange(ops.shape(hidden)[1], dtype="int32")[None]
+            states: tuple[Tensor, ...] = (hidden,)
+        else:
+            positions = read_positions
+            states = (hidden, states_at(hidden, positions))
+        attention_keys = fold_in(dropout_keys, 0)
+        output, weights = (apply_attention or attention)(
+            *states,
+            mask_logits=mask_logits,
             positions=positions,
+            dropout_keys=fold_in(attention_keys, 0),
+            training=training,
         )
-        return (hidden, probs) if output_attentions else hidden
+        hidden = attention.add_and_normalize(
+            output, states[-1], fold_in(attention_keys, 1), positions, training
+        )
+        output = feed_forward(hidden, training=training)
+        hidden = feed_forward.add_and_normalize(
+            output, hidden, fold_in(dropout_keys, 1), positions, training
+        )
+        return hidden, weights

@@ -6,7 +6,7 @@ which XLA leaves out; a trace of another backend can raise nothing. Where Keras
 only infers shapes, nothing is known.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -50,6 +50,34 @@ def checked_features(
         in_graph: whether a graph asserts the range of its values too.
     """
     needed = tuple(needed)
+    _check_names(features, needed, known)
+    features = _with_defaults(features, needed)
+    _check_shapes(features)
+    ids = features["input_ids"] = _checked_length(features["input_ids"], config)
+    limits = {
+        "input_ids": (config.vocab_size, "vocab_size"),
+        "segment_ids": (config.type_vocab_size, "type_vocab_size"),
+    }
+    if "masked_lm_positions" in needed:
+        limits["masked_lm_positions"] = (ops.shape(ids)[-1], "sequence length")
+    for name, (limit, limit_name) in limits.items():
+        values = features[name]
+        dtype = keras.backend.standardize_dtype(values.dtype)
+        require(
+            infers_shapes() or keras.backend.is_int_dtype(dtype),
+            f"{name} must be integers; they are {dtype}.",
+        )
+        values = in_range(name, values, limit, limit_name, in_graph=in_graph)
+        if dtype not in ("int32", "int64"):
+            values = ops.cast(values, "int32")
+        features[name] = values
+    return features
+
+
+def _check_names(
+    features: Mapping[str, Tensor], needed: Sequence[str], known: Iterable[str]
+) -> None:
+    """Raises UserError for missing features, and for renamed ones."""
     names = list(features) if isinstance(features, Mapping) else None
     missing = {"input_ids", *needed}.difference(names or ())
     require(
@@ -58,75 +86,71 @@ def checked_features(
         f"{names or type(features).__name__}.",
     )
     absent = [name for name in ENCODER_INPUTS if name not in features]
-    unknown = set(names).difference(ENCODER_INPUTS, needed, known)
+    unknown = set(names or ()).difference(ENCODER_INPUTS, needed, known)
     require(
         not (absent and unknown),
         f"The features have no {' and no '.join(absent)}, but "
         f"{', '.join(sorted(unknown))}, which the model does not read; rename "
         f"or remove it (it reads {', '.join(ENCODER_INPUTS)}).",
     )
+
+
+def _with_defaults(
+    features: Mapping[str, Tensor], needed: Sequence[str]
+) -> dict[str, Tensor]:
+    """Returns the features as tensors, a mask and segments among them."""
     features = dict(features)
     for name in features.keys() & {*ENCODER_INPUTS, *needed}:
         if not hasattr(features[name], "shape"):
             features[name] = ops.convert_to_tensor(features[name])
     ids = features["input_ids"]
-    if "input_mask" in absent:
+    if "input_mask" not in features:
         features["input_mask"] = ops.ones_like(ids)
-    if "segment_ids" in absent:
+    if "segment_ids" not in features:
         features["segment_ids"] = ops.zeros_like(ids)
+    return features
+
+
+def _check_shapes(features: Mapping[str, Tensor]) -> None:
+    """Raises UserError unless the encoder's inputs have one allowed shape."""
+    expected = features["input_ids"].shape
     require(
-        len(ids.shape) in (2, 3),
+        len(expected) in (2, 3),
         "input_ids must have the shape [batch, seq] or [batch, choices, seq]; "
-        f"they have {list(ids.shape)}.",
+        f"they have {list(expected)}.",
     )
-    stand_ins = infers_shapes()
     for name in ENCODER_INPUTS[1:]:
         shape = features[name].shape
         require(
-            len(shape) == len(ids.shape)
+            len(shape) == len(expected)
             and all(
-                stand_ins or one == two or None in (one, two)
-                for one, two in zip(shape, ids.shape, strict=True)
+                infers_shapes() or one == two or None in (one, two)
+                for one, two in zip(shape, expected, strict=True)
             ),
-            f"{name} must have the shape of input_ids, {list(ids.shape)}; they "
+            f"{name} must have the shape of input_ids, {list(expected)}; they "
             f"have {list(shape)}.",
         )
-    length = ops.shape(ids)[-1]
-    limit = config.max_position_embeddings
-    if ids.shape[-1] is None:
-        if not keras.backend.is_keras_tensor(ids):
-            features["input_ids"] = _asserted(
-                ids,
-                length > limit,
-                "A sequence of more than "
-                f"max_position_embeddings={limit} tokens:",
-                length,
-            )
-    else:
+
+
+def _checked_length(ids: Tensor, config: ModelConfig) -> Tensor:
+    """Returns the ids, after a check that no sequence is too long."""
+    length, limit = ops.shape(ids)[-1], config.max_position_embeddings
+    if ids.shape[-1] is not None:
         require(
-            stand_ins or length <= limit,
+            infers_shapes() or length <= limit,
             f"A sequence of {length} tokens exceeds "
             f"max_position_embeddings={limit}; shorten the data or give the "
             "model more positions.",
         )
-    limits = {
-        "input_ids": (config.vocab_size, "vocab_size"),
-        "segment_ids": (config.type_vocab_size, "type_vocab_size"),
-    }
-    if "masked_lm_positions" in needed:
-        limits["masked_lm_positions"] = (length, "sequence length")
-    for name, (limit, limit_name) in limits.items():
-        values = features[name]
-        dtype = keras.backend.standardize_dtype(values.dtype)
-        require(
-            stand_ins or keras.backend.is_int_dtype(dtype),
-            f"{name} must be integers; they are {dtype}.",
-        )
-        values = in_range(name, values, limit, limit_name, in_graph=in_graph)
-        if dtype not in ("int32", "int64"):
-            values = ops.cast(values, "int32")
-        features[name] = values
-    return features
+        return ids
+    if keras.backend.is_keras_tensor(ids):
+        return ids
+    return _asserted(
+        ids,
+        length > limit,
+        f"A sequence of more than max_position_embeddings={limit} tokens:",
+        length,
+    )
 
 
 def in_range(

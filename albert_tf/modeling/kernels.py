@@ -169,21 +169,6 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
     return joined
 
 
-def permuted(x: Tensor, rows: Tensor, back: Tensor) -> Tensor:
-    """Returns `x[rows]`, whose gradient is gathered by `back`, not scattered.
-
-    Exact where `back` inverts `rows`, or the gradient is 0.
-    """
-    if not ON_TENSORFLOW:
-        return keras.ops.take(x, rows, axis=0)
-
-    @tf.custom_gradient
-    def gathered(x: tf.Tensor) -> tuple:
-        return tf.gather(x, rows), lambda gradient: tf.gather(gradient, back)
-
-    return gathered(x)
-
-
 def states_at(hidden: Tensor, positions: Tensor) -> Tensor:
     """Returns `[batch, n, H]` of `[batch, seq, H]` at `[batch, n]`."""
     if not ON_TENSORFLOW:

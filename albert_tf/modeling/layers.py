@@ -1,11 +1,11 @@
-"""Base classes of layers, packed sequences, and the embeddings.
+"""Base classes of layers, and the embeddings.
 
 H is hidden_size, E embedding_size.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,7 +15,6 @@ from keras import ops
 from albert_tf.config import ModelConfig, from_dict, to_dict
 from albert_tf.modeling.dropout import ExampleDropout
 from albert_tf.modeling.inputs import infers_shapes
-from albert_tf.modeling.kernels import permuted
 
 # An architecture, or the dictionary that describes it in a Keras file.
 Config = ModelConfig | Mapping
@@ -54,61 +53,6 @@ def _sinusoids(stddev: float) -> Callable:
         return ops.cast(stddev * math.sqrt(2) * waves[:, :width], dtype)
 
     return table
-
-
-class PackedTokens(NamedTuple):
-    """The tokens of a padded batch that are computed, padding left out.
-
-    Dense layers and normalisation read them as one array `[n, H]`, attention
-    as `[batch, seq, H]`. The last one stands for all padding that is left out;
-    no token attends to it, and its gradient is 0.
-
-    Attributes:
-        places: `[n]`, each token's place in the flattened `[batch * seq]`.
-        slots: `[batch, seq]`, the number of each place's token.
-    """
-
-    places: Tensor
-    slots: Tensor
-
-    @property
-    def seq_length(self) -> int:
-        """The length of the padded batch."""
-        return self.slots.shape[1]
-
-    @classmethod
-    def of(cls, input_mask: Tensor, capacity: int) -> "PackedTokens":
-        """Returns the tokens of a mask `[batch, seq]`, then padding.
-
-        `capacity` exceeds their number and is at most batch * seq.
-        """
-        real = ops.cast(ops.reshape(input_mask, (-1,)), "int32")
-        so_far = ops.cumsum(real)
-        everywhere = ops.arange(real.shape[0], dtype="int32")
-        padding = so_far[-1] + everywhere - so_far
-        order = ops.where(real > 0, so_far - 1, padding)
-        places = ops.scatter(order[:, None], everywhere, (real.shape[0],))
-        slots = ops.reshape(order, ops.shape(input_mask))
-        return cls(places[:capacity], ops.minimum(slots, capacity - 1))
-
-    def packed(self, x: Tensor) -> Tensor:
-        """Returns `[n, width]` of `[batch * seq, width]`."""
-        return permuted(x, self.places, ops.reshape(self.slots, (-1,)))
-
-    def padded(self, x: Tensor) -> Tensor:
-        """Returns `[batch * seq, width]` of `[n, width]`."""
-        return permuted(x, ops.reshape(self.slots, (-1,)), self.places)
-
-    def states_at(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Returns `[batch, k, width]` of `[n, width]` at `[batch, k]`."""
-        slots = ops.take_along_axis(self.slots, positions, axis=1)
-        return ops.take(x, slots, axis=0)
-
-    def dropout_rows(self, keys: Tensor | None) -> tuple[Tensor | None, Tensor]:
-        """Returns keys `[n]` of `[batch]`, and positions `[n, 1]`."""
-        if keys is not None:
-            keys = ops.take(keys, self.places // self.seq_length, axis=0)
-        return keys, (self.places % self.seq_length)[:, None]
 
 
 def as_model_config(config: Config) -> ModelConfig:

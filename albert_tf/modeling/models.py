@@ -1,8 +1,10 @@
 """Models: the encoder with heads, one class per head and one of pretraining."""
 
 import functools
+import operator
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 from keras import KerasTensor as Tensor
@@ -52,6 +54,32 @@ def _as_rows(ids: Tensor) -> Tensor:
     if len(ids.shape) == 2:
         return ids
     return ops.reshape(ids, (-1, ops.shape(ids)[-1]))
+
+
+def _keys_of_rows(
+    dropout_keys: Tensor | None, features: Mapping[str, Tensor]
+) -> Tensor | None:
+    """Returns keys `[batch]`, or of every choice `[batch * choices]`."""
+    ids = features["input_ids"]
+    if dropout_keys is None or len(ids.shape) == 2:
+        return dropout_keys
+    keys = [fold_in(dropout_keys, number) for number in range(ids.shape[1])]
+    return ops.reshape(ops.stack(keys, axis=1), (-1,))
+
+
+def _states_at_positions(
+    outputs: Mapping[str, Tensor], positions: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Returns the states `[batch, n, H]` at the positions of each feature."""
+    if "sequence_output" in outputs:
+        hidden = outputs["sequence_output"]
+        return {name: states_at(hidden, at) for name, at in positions.items()}
+    states, start = {}, 0
+    for name, at in positions.items():
+        end = start + ops.shape(at)[1]
+        states[name] = outputs["read_output"][:, start:end]
+        start = end
+    return states
 
 
 @serializable
@@ -225,32 +253,42 @@ class AlbertModel(FittableModel):
         features: dict[str, Tensor],
         dropout_keys: Tensor | None = None,
         training: bool = False,
-        **options: object,
-    ) -> dict[str, Tensor]:
+        **options: Any,
+    ) -> dict[str, Any]:
         """Returns the encoder's outputs for a dictionary of features.
 
         Inputs `[batch, choices, seq]` are read as batch * choices sequences,
         each with a key of its own. Other arguments as AlbertEncoder's.
         """
         features = self.checked(features, (), in_graph=not training)
-        return self.encoder(
-            *(_as_rows(features[name]) for name in ENCODER_INPUTS),
+        return self._encode_rows(features, dropout_keys, training, **options)
+
+    def _encode_rows(
+        self,
+        features: dict[str, Tensor],
+        dropout_keys: Tensor | None,
+        training: bool,
+        output_hidden_states: bool = False,
+        **options: Any,
+    ) -> dict[str, Any]:
+        outputs = self.encoder(
+            {name: _as_rows(features[name]) for name in ENCODER_INPUTS},
             dropout_keys=dropout_keys,
             training=training,
             **options,
         )
+        if not output_hidden_states:
+            del outputs["hidden_states"]
+        return outputs
 
     def call(
         self,
         features: dict[str, Tensor],
         dropout_keys: Tensor | None = None,
         training: bool = False,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
         heads_only: bool = False,
-        num_applications: int | None = None,
-        token_capacity: int | None = None,
-    ) -> dict[str, Tensor]:
+        **options: Any,
+    ) -> dict[str, Any]:
         """Returns the outputs of the encoder and of every head.
 
         Args:
@@ -260,12 +298,12 @@ class AlbertModel(FittableModel):
             dropout_keys: `[batch]` uint32 or None (see ExampleDropout);
                 the choices of an example, whose number must then be known,
                 are dropped differently.
-            training, output_hidden_states, output_attentions,
-                num_applications, token_capacity: see AlbertEncoder; the last
-                one with heads_only.
+            training: whether dropout is on.
             heads_only: whether to return the heads' outputs alone. They are
                 the same, but the last block computes only the positions
                 that heads read: less work where none reads all.
+            **options: `output_hidden_states`, and `output_attentions` and
+                `num_applications` as AlbertEncoder's.
 
         Returns:
             `sequence_output` `[batch, seq, H]`, `pooled_output`
@@ -278,61 +316,48 @@ class AlbertModel(FittableModel):
         features = self.checked(
             features, self.features_of_heads(), in_graph=not training
         )
-        others = output_hidden_states or output_attentions
+        others = {"output_hidden_states", "output_attentions"}
+        returns_others = any(options.get(name) for name in others)
         require(
-            not heads_only or bool(self.head_names and not others),
+            not heads_only or bool(self.head_names and not returns_others),
             "heads_only returns the outputs of heads only, which "
             f"{type(self).__name__} must have, without output_hidden_states "
             "and output_attentions.",
         )
-        positions = {
+        positions = self._positions_of_heads(features)
+        if heads_only and self.reads_positions_only():
+            none = _as_rows(features["input_ids"])[:, :0]
+            options["read_positions"] = ops.concatenate(
+                [ops.cast(none, "int32"), *positions.values()], axis=1
+            )
+        dropout_keys = _keys_of_rows(dropout_keys, features)
+        outputs = self._encode_rows(features, dropout_keys, training, **options)
+        encoded = {
+            **outputs,
+            **_states_at_positions(outputs, positions),
+            "word_embeddings": self.encoder.embeddings.word_embeddings,
+        }
+        head_outputs = [
+            head(
+                encoded,
+                features,
+                dropout_keys=fold_in(dropout_keys, _HEAD_SITE),
+                training=training,
+            )
+            for head in self.heads.values()
+        ]
+        first = {} if heads_only else outputs
+        return functools.reduce(operator.or_, head_outputs, first)
+
+    def _positions_of_heads(
+        self, features: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Returns the positions `[batch, n]` that heads read, by feature."""
+        return {
             head.reads: ops.cast(features[head.reads], "int32")
             for head in self.heads.values()
             if head.reads in head.features
         }
-        read_positions = None
-        if heads_only and self.reads_positions_only():
-            none = _as_rows(features["input_ids"])[:, :0]
-            read_positions = ops.concatenate(
-                list(positions.values()) or [none], axis=1
-            )
-        if dropout_keys is not None and len(features["input_ids"].shape) == 3:
-            choices = range(features["input_ids"].shape[1])
-            keys = [fold_in(dropout_keys, number) for number in choices]
-            dropout_keys = ops.reshape(ops.stack(keys, axis=1), (-1,))
-        outputs = self.encoder(
-            *(_as_rows(features[name]) for name in ENCODER_INPUTS),
-            dropout_keys=dropout_keys,
-            training=training,
-            output_hidden_states=output_hidden_states,
-            output_attentions=output_attentions,
-            read_positions=read_positions,
-            num_applications=num_applications,
-            token_capacity=token_capacity,
-        )
-        encoded = {
-            **outputs,
-            "word_embeddings": self.encoder.embeddings.word_embeddings,
-        }
-        start = 0
-        for name, at in positions.items():
-            if read_positions is None:
-                encoded[name] = states_at(outputs["sequence_output"], at)
-            else:
-                end = start + ops.shape(at)[1]
-                encoded[name] = outputs["read_output"][:, start:end]
-                start = end
-        given = {} if heads_only else outputs
-        for head in self.heads.values():
-            given.update(
-                head(
-                    encoded,
-                    features,
-                    dropout_keys=fold_in(dropout_keys, _HEAD_SITE),
-                    training=training,
-                )
-            )
-        return given
 
     def compute_output_spec(
         self, features: dict, *args: object, **kwargs: object

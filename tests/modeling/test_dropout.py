@@ -62,7 +62,7 @@ def test_examples_sites_and_positions_are_masked_independently():
         assert_independent(flat[:, lag:], flat[:, :-lag])
 
 
-@pytest.mark.parametrize("read_positions", [None, np.array([[0, 4]] * 8)])
+@pytest.mark.parametrize("read_positions", [None, np.int32([[0, 4]] * 8)])
 def test_masks_do_not_depend_on_the_width_of_the_batch(read_positions):
     config = ModelConfig(
         vocab_size=12,
@@ -83,9 +83,11 @@ def test_masks_do_not_depend_on_the_width_of_the_batch(read_positions):
         ids[:, :5] = np.arange(40).reshape(8, 5) % 12
         real = np.broadcast_to(np.arange(width) < 5, ids.shape)
         encoded = encoder(
-            ids,
-            real.astype(np.int32),
-            np.zeros_like(ids),
+            {
+                "input_ids": ids,
+                "input_mask": real.astype(np.int32),
+                "segment_ids": np.zeros_like(ids),
+            },
             dropout_keys=keys_of(),
             training=True,
             read_positions=read_positions,

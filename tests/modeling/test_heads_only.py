@@ -1,4 +1,4 @@
-"""heads_only, num_applications, token_capacity: less work, same outputs."""
+"""heads_only, num_applications: less work, same outputs."""
 
 import numpy as np
 import pytest
@@ -179,28 +179,3 @@ def test_a_wrong_number_of_applications_is_refused(count):
     message = f"num_applications={count!r} must be a whole number from 1 to 3"
     with pytest.raises(UserError, match=message):
         model(random_features(SMALL), num_applications=count)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("remat", REMAT)
-def test_packed_sequences_have_the_same_outputs_and_gradients(remat):
-    config = override(SMALL, DROPOUT | {"num_hidden_layers": 2})
-    # Random weights amplify what float32 rounds.
-    model = randomise(
-        AlbertForPretraining(config, remat=remat, dtype="float64")
-    )
-    features = pretraining_batch(config)
-    tokens = int(features["input_mask"].sum())
-    assert tokens + 2 < features["input_mask"].size
-    expected = results(model, features, heads_only=True)
-    for capacity in (tokens + 1, tokens + 2):
-        found = results(
-            model, features, heads_only=True, token_capacity=capacity
-        )
-        assert_equal_results(found, expected, tolerance=1e-9)
-
-
-def test_packed_sequences_return_no_states_of_all_positions():
-    model = AlbertForPretraining(override(SMALL, {"num_hidden_layers": 2}))
-    with pytest.raises(UserError, match="returned at read_positions only"):
-        model(pretraining_batch(model.config), token_capacity=20)

@@ -1,0 +1,124 @@
+"""Weights as values: passed on between block applications, and recomputed.
+
+A variable stands for its value in a scope, so that a layer need not know where
+the value comes from.
+"""
+
+import collections
+from collections.abc import Callable, Iterable, Sequence
+
+import keras
+from keras import KerasTensor as Tensor
+from keras import ops
+
+from albert_tf.modeling.kernels import shared_use
+
+
+def _read(variable: keras.Variable) -> Tensor:
+    """Returns a variable's value as a tensor, which a tape sees."""
+    return ops.reshape(variable, variable.shape)
+
+
+def _scope(
+    values: Iterable[tuple[keras.Variable, Tensor]],
+) -> keras.StatelessScope:
+    """Returns a context in which the variables have these values."""
+    scope = keras.StatelessScope()
+    for variable, value in values:
+        # The constructor would cast them back to the variables' types.
+        scope.add_update((variable, value))
+    return scope
+
+
+class SharedMatrices:
+    """The matrices that several block applications of a pass use.
+
+    In training an application hands a matrix on to the next one that uses it,
+    so that the gradients of the uses are added one by one. Otherwise all of
+    them, which fill the memory of a large model, would be kept until the last
+    is there. In a precision below the variables' each matrix is cast once.
+    """
+
+    def __init__(
+        self,
+        applications: Sequence[keras.layers.Layer],
+        policy: keras.DTypePolicy,
+        *,
+        training: bool,
+    ) -> None:
+        """Counts the uses in the applications, whose types are `policy`'s."""
+        self._training = training
+        self._dtype = policy.compute_dtype
+        uses = collections.Counter(
+            variable.path
+            for block in applications
+            for variable in block.weights
+            if _is_matrix(variable)
+        )
+        self._uses_left: dict[str, int] = {}
+        if training or self._dtype != policy.variable_dtype:
+            self._uses_left = {
+                p: count for p, count in uses.items() if count > 1
+            }
+        self._values: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def next_use(self, block: keras.layers.Layer) -> keras.StatelessScope:
+        """Returns a context for the next application, which is of `block`."""
+        values = [
+            (variable, self._next_value(variable))
+            for variable in block.weights
+            if variable.path in self._uses_left
+        ]
+        if self._training:
+            # Here, so that gradients are added in the order of applications.
+            values += [
+                (variable, _read(variable))
+                for variable in block.weights
+                if variable.path not in self._uses_left
+            ]
+        return _scope(values)
+
+    def _next_value(self, variable: keras.Variable) -> Tensor:
+        path = variable.path
+        if path not in self._values:
+            weight = _read(variable)
+            self._values[path] = weight, ops.cast(weight, self._dtype)
+        weight, value = self._values[path]
+        if not self._training:
+            return value
+        self._uses_left[path] -= 1
+        is_last = not self._uses_left[path]
+        use, weight = shared_use(weight, value, is_last)
+        self._values[path] = weight, value
+        return use
+
+
+def _is_matrix(variable: keras.Variable) -> bool:
+    """Returns whether a variable is a matrix of floats, not quantized."""
+    is_float = keras.backend.is_float_dtype(variable.dtype)
+    return is_float and len(variable.shape) == 2
+
+
+def recomputed(layer: keras.layers.Layer) -> Callable:
+    """Returns `layer`, computed again in the backward pass (checkpointing).
+
+    Of the layer's outputs only the first is returned, the other is None: an
+    unused result would get a gradient of zeros. Positional arguments are
+    differentiated, named ones are constants.
+    """
+    # keras.remat differentiates by nothing but arguments.
+    floats = [
+        variable
+        for variable in layer.weights
+        if keras.backend.is_float_dtype(variable.dtype)
+    ]
+
+    def call(*inputs: Tensor, **constants: object) -> tuple[Tensor, None]:
+        def first_output(*arguments: Tensor) -> Tensor:
+            with _scope(zip(floats, arguments, strict=False)):
+                return layer(*arguments[len(floats) :], **constants)[0]
+
+        values = map(ops.convert_to_tensor, floats)
+        return keras.remat(first_output)(*values, *inputs), None
+
+    return call

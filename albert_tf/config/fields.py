@@ -13,6 +13,10 @@ from typing import Any, TypeVar
 
 Row = TypeVar("Row")
 
+# Settings that earlier versions recorded in config.json. None of them changed
+# a result, so that a run without them is the same run.
+_REMOVED = {"pack_sequences"}
+
 
 class UserError(ValueError):
     """A user's mistake, in one line: setting, value, allowed values."""
@@ -154,6 +158,11 @@ def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a recorded section without the settings that are no more."""
+    return {n: value for n, value in values.items() if n not in _REMOVED}
+
+
 def from_dict(
     kind: type[Config], values: Mapping[str, Any], source: str
 ) -> Config:
@@ -165,7 +174,7 @@ def from_dict(
             section = getattr(config, name, None)
             if dataclasses.is_dataclass(section):
                 require(isinstance(value, Mapping), f"{name} is not an object.")
-                sections[name] = override(section, value)
+                sections[name] = override(section, without_removed(value))
         others = {n: v for n, v in values.items() if n not in sections}
         return override(dataclasses.replace(config, **sections), others)
     except UserError as error:

@@ -233,13 +233,6 @@ class PretrainingSettings(Section):
         "Longest n-gram masked in training, as step:words: 0:1,2000:3. "
         "Held-out text is masked by max_ngram. Empty: max_ngram always.",
     )
-    pack_sequences: bool = setting(
-        False,
-        "Pack the sequences of a step one after another, so that dense "
-        "layers compute no padding; attention stays within each sequence. "
-        "The result is the same.",
-        may_change=True,
-    )
     depth_schedule: str = setting(
         "",
         "Progressive depth, as step:layers: 0:3,2000:6,4000:12. Shared "

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.cluster.distribution import local_rows
 from albert_tf.config import UserError, override, require
-from albert_tf.inputs.input_pipeline import prefetch
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.interchange.model_directory import (
     LoadedModel,
@@ -20,8 +18,7 @@ from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.base import Answers, Prediction, Table
 from albert_tf.training.evaluator import Evaluator
-from albert_tf.training.objectives import head_objective
-from albert_tf.training.running_statistics import RunningMeans
+from albert_tf.training.training_loss import head_loss
 
 
 class EvaluatedExamples:
@@ -51,19 +48,12 @@ class EvaluatedExamples:
 
         `progress` takes the numbers of rows done and in all.
         """
-        batches, num_rows = self.batches, len(self.features)
-        means = RunningMeans()
+        num_rows, done = len(self.features), 0
         outputs_of_rows: dict[str, list] = {}
-        replica_rows = local_rows(batches.batch_size, trainer.strategy)
-        source = prefetch(
-            lambda step: (step, batches.batch(step, replica_rows)),
-            range(batches.num_steps),
-        )
-        done = 0
-        for step, batch in source:
-            losses, outputs = trainer.prediction_step(batch)
-            means.add(losses)
-            rows = batches.record_numbers(step)
+
+        def collect(step: int, outputs: dict[str, np.ndarray]) -> None:
+            nonlocal done
+            rows = self.batches.record_numbers(step)
             for name, values in outputs.items():
                 self._check_finite(values[: len(rows)], rows)
                 slots = outputs_of_rows.setdefault(name, [None] * num_rows)
@@ -71,10 +61,12 @@ class EvaluatedExamples:
                     slots[row] = value
             done += len(rows)
             progress(done, num_rows)
+
+        means = trainer.evaluate(self.batches, collect, with_outputs=True)
         kind, config = self.builder.kind, self.builder.config
         scores = kind.scores(self.features, outputs_of_rows, config)
         answers = Answers(self.examples, scores, config, self.builder.labels)
-        return means.means()["loss"], answers
+        return means["loss"], answers
 
     def _check_finite(self, values: np.ndarray, rows: np.ndarray) -> None:
         """Raises UserError for outputs `[rows, ...]` that are not finite."""
@@ -169,7 +161,7 @@ def evaluate_task(
         )
         trainer = Evaluator(
             loaded.model,
-            head_objective(kind.head),
+            head_loss(kind.head),
             strategy=tf.distribute.get_strategy(),
         )
         if loaded.task and loaded.task.task != task.name:

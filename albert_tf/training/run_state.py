@@ -36,7 +36,7 @@ class RunState:
     def __init__(self, job: Job) -> None:
         trainer, config = job.trainer, job.config.training
         self.job = job
-        self._run_dir = job.environment.run_dir
+        self._run_dir = job.run_dir
         self._is_chief = is_chief(trainer.strategy)
         self.checkpoints = Checkpoints(
             os.path.join(self._run_dir, "checkpoints"),

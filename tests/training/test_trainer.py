@@ -20,8 +20,8 @@ from albert_tf.optim.lamb import Lamb
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import open_shards
 from albert_tf.training.evaluator import Evaluator
-from albert_tf.training.objectives import head_objective, pretraining_objective
 from albert_tf.training.trainer import Trainer
+from albert_tf.training.training_loss import head_loss, pretraining_loss
 
 STEPS = 8
 # Divisible neither by two replicas nor by a micro-batch.
@@ -43,7 +43,7 @@ def make_trainer(small_config):
         config = override(small_config, {"num_hidden_layers": 1, **changes})
         return Trainer(
             functools.partial(AlbertForPretraining, config.model),
-            pretraining_objective(SENTENCE_OBJECTIVES[objective], loss_weight),
+            pretraining_loss(SENTENCE_OBJECTIVES[objective], loss_weight),
             strategy_of(replicas),
             config.optimizer,
             config.training,
@@ -468,7 +468,7 @@ def classifier(replicas=1):
     with strategy.scope():
         return Evaluator(
             random_model("classification", num_hidden_layers=1),
-            head_objective("classification"),
+            head_loss("classification"),
             strategy=strategy,
         )
 
@@ -477,7 +477,10 @@ def classifier(replicas=1):
 def test_predictions_are_those_of_the_whole_batch():
     """Whichever replica had a row, and in the rows' order."""
     batch = random_texts(8)
-    found = [classifier(number).prediction_step(batch) for number in (1, 2)]
+    found = [
+        classifier(number).evaluation_step(batch, with_outputs=True)
+        for number in (1, 2)
+    ]
     (measures, outputs), (of_replicas, gathered) = found
     assert of_replicas == pytest.approx(measures, rel=1e-6)
     assert measures["weight:loss"] == 5
@@ -497,7 +500,7 @@ def test_no_retracing_warning_for_many_widths(caplog):
     tf.get_logger().addHandler(caplog.handler)
     try:
         for width in range(8, 14):
-            trainer.prediction_step(random_texts(width))
+            trainer.evaluation_step(random_texts(width), with_outputs=True)
     finally:
         tf.get_logger().removeHandler(caplog.handler)
     assert not [r for r in caplog.records if "retracing" in r.getMessage()]
@@ -534,7 +537,7 @@ def test_parts_of_a_batch_are_cut_to_their_widths(small_config):
                 config.model,
                 labels=["a", "b", "c"],
             ),
-            head_objective("token_classification"),
+            head_loss("token_classification"),
             strategy_of(1),
             config.optimizer,
             override(config.training, {"micro_batch_size": micro_batch_size}),

@@ -9,6 +9,7 @@ from training_fixtures import NO_DROPOUT, random_model
 
 from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import MaskingConfig, RuntimeConfig, override
+from albert_tf.inputs import part_widths
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.jobs.evaluate import evaluate_pretraining
 from albert_tf.modeling.models import (
@@ -52,13 +53,14 @@ def make_trainer(small_config):
     return make
 
 
-def make_batches(shards_dir, batch_size=8, training=True):
+def make_batches(shards_dir, batch_size=8, training=True, **options):
     return PretrainingBatches(
         open_shards(shards_dir, "train" if training else "eval"),
         masking_config=MaskingConfig(),
         batch_size=batch_size,
         seed=2,
         training=training,
+        **options,
     )
 
 
@@ -219,6 +221,23 @@ def test_a_step_is_the_same_however_its_batch_is_split(
         losses += [result["loss"] for result in results]
     assert_same_run(losses, weights_of(trainer), whole_batches)
     assert int(trainer.optimizer.iterations.numpy()) == STEPS
+
+
+@pytest.mark.slow
+def test_a_step_by_length_is_that_of_the_whole_batch(
+    make_trainer, shards_dir, monkeypatch
+):
+    """Dropout on: a row's masks are those of its number."""
+    monkeypatch.setattr(part_widths, "_MULTIPLE", 2)
+    runs = []
+    for by_length in (False, True):
+        trainer = make_trainer()
+        source = make_batches(shards_dir, by_length=by_length)
+        batches = [source.batch(step) for step in range(2)]
+        losses = [trainer.train_step(batch)["loss"] for batch in batches]
+        runs.append((losses, weights_of(trainer)))
+    assert {len(trainer.part_widths(batch)) for batch in batches} == {4}
+    assert_same_run(*runs[1], runs[0])
 
 
 def changed_paths(before, trainer):

@@ -82,23 +82,28 @@ def _check_value(field: dataclasses.Field, value: Any) -> Any:
         return value
     if kind is float and type(value) is int and abs(value) < sys.float_info.max:
         value = float(value)
-    given = f"{field.name}={shown(value)}"
+    value_shown = f"{field.name}={shown(value)}"
     types = " or ".join([kind.__name__, *limits["words"]])
     require(
         type(value) is kind,
-        f"{given} is of type {type(value).__name__}; expected {types}.",
+        f"{value_shown} is of type {type(value).__name__}; expected {types}.",
     )
     if limits["choices"]:
         allowed = ", ".join(limits["choices"])
-        require(value in limits["choices"], f"{given} is not one of {allowed}.")
+        require(
+            value in limits["choices"],
+            f"{value_shown} is not one of {allowed}.",
+        )
     if kind is float:
-        require(math.isfinite(value), f"{given} is not a finite number.")
+        require(math.isfinite(value), f"{value_shown} is not a finite number.")
     low, high = limits["minimum"], limits["maximum"]
     require(
-        low is None or value >= low, f"{given} is below the minimum, {low}."
+        low is None or value >= low,
+        f"{value_shown} is below the minimum, {low}.",
     )
     require(
-        high is None or value <= high, f"{given} is above the maximum, {high}."
+        high is None or value <= high,
+        f"{value_shown} is above the maximum, {high}.",
     )
     return value
 

@@ -300,7 +300,7 @@ class FinetuneConfig:
 class RuntimeConfig(Section):
     """Where and how a run is carried out, and how far a job takes it.
 
-    Not part of the configuration: a run may resume with other values, with
+    It is no part of the configuration: a run may resume with other values, with
     more replicas, elsewhere. But for extend_to_steps none decides the result.
     """
 

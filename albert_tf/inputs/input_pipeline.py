@@ -245,6 +245,19 @@ class ReaderStalled(Exception):
     """Reading a batch exceeded the timeout, or was given up."""
 
 
+def _take(
+    ready: queue.SimpleQueue, timeout: float, give_up: Callable[[], bool]
+) -> Any:
+    """Returns the next item, or raises ReaderStalled."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return ready.get(timeout=_POLL_SECONDS)
+        except queue.Empty:
+            if give_up() or time.monotonic() > deadline:
+                raise ReaderStalled from None
+
+
 def prefetch(
     make: Callable[[Item], Made],
     items: Iterable[Item],
@@ -278,19 +291,10 @@ def prefetch(
 
     thread = threading.Thread(target=work, daemon=True, name="prefetch")
 
-    def take() -> Any:
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                return ready.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                if give_up() or time.monotonic() > deadline:
-                    raise ReaderStalled from None
-
     thread.start()
     try:
         while True:
-            item = take()
+            item = _take(ready, timeout, give_up)
             if item is end:
                 return
             if isinstance(item, BaseException):
@@ -300,5 +304,5 @@ def prefetch(
     finally:
         stopped.set()
         places.release()
-        # Not without a limit: the thread may hang.
+        # The wait has a limit, since the thread may hang.
         thread.join(_JOIN_SECONDS)

@@ -29,8 +29,8 @@ def evaluate_pretraining(
 ) -> dict[str, float]:
     """Returns the loss and the accuracy of each term of the training loss.
 
-    And `loss`, the sum of the losses, `masked_lm_perplexity`, and the
-    majority-class baseline of each accuracy on the same examples.
+    Beside them are `loss`, the sum of the losses, `masked_lm_perplexity`, and
+    the majority-class baseline of each accuracy on the same examples.
     """
     terms = trainer.training_loss.terms
     label_counts: dict[str, Any] = collections.defaultdict(float)

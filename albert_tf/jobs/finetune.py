@@ -12,7 +12,6 @@ from albert_tf.config import (
     UserError,
     override,
     require,
-    sharing_plan,
     to_dict,
 )
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
@@ -34,7 +33,6 @@ from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Figure
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.depth_schedule import DepthSchedule
 from albert_tf.training.job import MARGIN_ABOVE_BASELINE, Job, strategy_for
 from albert_tf.training.loop import train
 from albert_tf.training.training_loss import head_loss
@@ -112,13 +110,8 @@ def run_finetuning(
             initial=initial,
             training_loss=head_loss(task.kind.head),
             sources=SourceSchedule([batches], [0]),
-            depths=DepthSchedule("", len(sharing_plan(model_config))),
             best_metric=config.training.best_metric,
-            metric_names=[
-                f"{name}{suffix}"
-                for suffix in task.evaluated
-                for name in ("loss", *metrics)
-            ],
+            metric_names=_metric_names(task, metrics),
             log=log,
             task=task,
             labels=labels,
@@ -150,6 +143,15 @@ def _widths(config: FinetuneConfig) -> tuple[int, ...]:
     if config.finetuning.padding == "bucket":
         return bucket_widths(longest)
     return (longest,)
+
+
+def _metric_names(task: Task, metrics: Sequence[str]) -> list[str]:
+    """Returns the names of what is evaluated, of every split."""
+    return [
+        f"{name}{suffix}"
+        for suffix in task.evaluated
+        for name in ("loss", *metrics)
+    ]
 
 
 def _training_batches(

@@ -99,10 +99,6 @@ def run_pretraining(
         UserError: for settings, shards and weights that do not fit together.
         RunStopped: when it ends before its last step (see loop.py).
     """
-    require(
-        config.training.num_train_steps > 0,
-        "num_train_steps=0; pretraining needs at least 1.",
-    )
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)
     phases = _phases(config, train_data, eval_data)
@@ -112,13 +108,7 @@ def run_pretraining(
     maskings, last_changes = _masking_schedule(config, phases)
     sources = _sources(config, phases, maskings, on_one_cpu(strategy))
     config = with_micro_batch_size(
-        config,
-        strategy,
-        run_dir,
-        config.model,
-        batch_size=max(source.batch_size for source in sources),
-        seq_length=max(source.max_seq_length for source in sources),
-        num_predictions=max(source.num_predictions for source in sources),
+        config, strategy, run_dir, config.model, **_largest_batch(sources)
     )
     training_loss = pretraining_loss(
         objective, config.pretraining.sentence_loss_weight
@@ -155,13 +145,17 @@ def _phases(
     config: PretrainConfig, train_data: Sequence[str], eval_data: Sequence[str]
 ) -> list[_Phase]:
     """Returns the phases of a run, before it is extended."""
+    settings, training = config.pretraining, config.training
+    require(
+        training.num_train_steps > 0,
+        "num_train_steps=0; pretraining needs at least 1.",
+    )
     count = len(train_data)
     require(
         len(eval_data) in (1, count),
         f"--eval_data names {len(eval_data)} directories and --train_data "
         f"{count}; give one for all phases, or one for each.",
     )
-    settings, training = config.pretraining, config.training
     steps = [training.num_train_steps]
     if count > 1 or settings.phases:
         steps = numbers_of("phases", settings.phases, count)
@@ -266,6 +260,19 @@ def _sources(
     )
 
 
+def _largest_batch(sources: SourceSchedule) -> dict[str, int]:
+    """Returns the shape of the largest batch, each dimension by its name."""
+    names = {
+        "batch_size": "batch_size",
+        "seq_length": "max_seq_length",
+        "num_predictions": "num_predictions",
+    }
+    return {
+        name: max(getattr(source, attribute) for source in sources)
+        for name, attribute in names.items()
+    }
+
+
 def _held_out(
     config: PretrainConfig, phases: Sequence[_Phase]
 ) -> SourceSchedule:
@@ -290,7 +297,7 @@ def _masking_schedule(
 ) -> tuple[dict[int, MaskingConfig], dict[str, int]]:
     """Returns the masking of training text by the step it applies from.
 
-    And the step of the last change, by the name of the schedule.
+    The second result is the step of the last change, by the schedule's name.
     """
     schedules: tuple[tuple[str, str, type, str], ...] = (
         ("masking_schedule", "masked_lm_prob", float, "2000:0.2"),

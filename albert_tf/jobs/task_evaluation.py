@@ -127,19 +127,12 @@ def evaluate_task(
     """
     kind = task.kind
     examples = task.read(data_dir, split, log)
-    unlabelled = [e for e in examples if not kind.has_label(e)]
-    if 0 < len(unlabelled) < len(examples):
-        raise UserError(
-            f"{unlabelled[0].location} has no label, though others have; "
-            "expected labels for all examples of a split or for none."
-        )
+    labelled = _are_labelled(task, examples)
     answers: list[Answers] = []
     expected = list(task.labels)
     for model_dir in model_dirs:
         loaded = load(model_dir)
-        loaded.require_head(
-            kind.head, model_dir, f"fine-tune one for {task.name} first."
-        )
+        _check_task(task, loaded, model_dir, log)
         labels = loaded.labels or [] if kind.labelled else []
         # The labels of the task, or else of the first model.
         expected = expected or labels
@@ -151,10 +144,11 @@ def evaluate_task(
         config = loaded.features
         if null_threshold is not None:
             config = override(config, {"null_threshold": null_threshold})
+        builder = FeatureBuilder(
+            kind, loaded.tokenizer, config, labels, workers, cache_dir, log
+        )
         evaluated = EvaluatedExamples(
-            FeatureBuilder(
-                kind, loaded.tokenizer, config, labels, workers, cache_dir, log
-            ),
+            builder,
             examples,
             batch_size=batch_size,
             widths=bucket_widths(config.max_seq_length),
@@ -164,23 +158,51 @@ def evaluate_task(
             head_loss(kind.head),
             strategy=tf.distribute.get_strategy(),
         )
-        if loaded.task and loaded.task.task != task.name:
-            log(
-                f"{model_dir} was fine-tuned for {loaded.task.task}, and is "
-                f"now evaluated on {task.name}."
-            )
         answers.append(evaluated.answers(trainer, progress)[1])
+    together = _ensemble(task, answers)
+    if not labelled:
+        return TaskEvaluation(task, together, {}, [])
+    members = [kind.compute_metrics(each, task.metrics) for each in answers]
+    metrics = members[0]
     if len(answers) > 1:
-        thresholds = [member.config.null_threshold for member in answers]
-        mean = {"null_threshold": float(np.mean(thresholds))}
-        ensemble = dataclasses.replace(
-            answers[0],
-            scores=kind.ensemble([member.scores for member in answers]),
-            config=override(answers[0].config, mean),
+        metrics = kind.compute_metrics(together, task.metrics)
+    return TaskEvaluation(task, together, metrics, members)
+
+
+def _are_labelled(task: Task, examples: Sequence[Any]) -> bool:
+    """Returns whether all examples have labels; raises UserError for some."""
+    unlabelled = [e for e in examples if not task.kind.has_label(e)]
+    if 0 < len(unlabelled) < len(examples):
+        raise UserError(
+            f"{unlabelled[0].location} has no label, though others have; "
+            "expected labels for all examples of a split or for none."
         )
-        answers.append(ensemble)
-    if unlabelled:
-        return TaskEvaluation(task, answers[-1], {}, [])
-    metrics = [kind.compute_metrics(each, task.metrics) for each in answers]
-    members = metrics[: len(model_dirs)]
-    return TaskEvaluation(task, answers[-1], metrics[-1], members)
+    return not unlabelled
+
+
+def _check_task(
+    task: Task, loaded: LoadedModel, model_dir: str, log: Log
+) -> None:
+    """Raises UserError for another head, and logs another task."""
+    loaded.require_head(
+        task.kind.head, model_dir, f"fine-tune one for {task.name} first."
+    )
+    if loaded.task and loaded.task.task != task.name:
+        log(
+            f"{model_dir} was fine-tuned for {loaded.task.task}, and is now "
+            f"evaluated on {task.name}."
+        )
+
+
+def _ensemble(task: Task, members: Sequence[Answers]) -> Answers:
+    """Returns the answers of the members together; of one, its own."""
+    first = members[0]
+    if len(members) == 1:
+        return first
+    thresholds = [member.config.null_threshold for member in members]
+    mean = {"null_threshold": float(np.mean(thresholds))}
+    return dataclasses.replace(
+        first,
+        scores=task.kind.ensemble([member.scores for member in members]),
+        config=override(first.config, mean),
+    )

@@ -9,7 +9,7 @@ from albert_tf.config.schedules import parse_schedule
 class DepthSchedule:
     """The number of the model's blocks that each step applies."""
 
-    def __init__(self, text: str, num_applications: int) -> None:
+    def __init__(self, text: str = "", num_applications: int = 0) -> None:
         """Parses `0:3,2000:6`: three at first, six from step 2,000 on.
 
         An empty text is all, always. Raises UserError for an invalid schedule.

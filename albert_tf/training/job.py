@@ -70,9 +70,9 @@ class Job(abc.ABC):
     initial: InitialWeights | None
     training_loss: TrainingLoss
     sources: SourceSchedule
-    depths: DepthSchedule
     best_metric: str
     metric_names: Collection[str]
+    depths: DepthSchedule = dataclasses.field(default_factory=DepthSchedule)
     warnings: tuple[str, ...] = ()
     last_changes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     log: Callable[[str], None] = print

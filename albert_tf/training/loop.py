@@ -72,8 +72,8 @@ def train(job: Job) -> dict[str, float]:
         stack.enter_context(out_of_memory())
         if is_chief(strategy):
             stack.enter_context(locked(run_dir))
-            # Only after all other checks: a corrected command may use the
-            # same directory.
+            # This comes after all other checks: a corrected command may use
+            # the same directory.
             changes = claim(
                 run_dir,
                 job.description(),
@@ -122,7 +122,7 @@ class _Loop:
                 self._train()
             except RollBack:
                 state.roll_back()
-        # Also in a run that was killed after its last checkpoint.
+        # A run that was killed after its last checkpoint lacks it.
         state.save_model(MODEL, needed=True)
         # A barrier: a worker that leaves early counts as lost.
         broadcast(self.trainer.strategy, 0.0)
@@ -161,7 +161,7 @@ class _Loop:
             while not self.state.progress.finished:
                 call, batches = self._next(source)
                 if call.start in self._changes_of_batches():
-                    # Its losses do not compare with those before.
+                    # The losses do not compare with those before.
                     self.state.spikes.losses = []
                 with self._compiling(call.start), self.profiler.profiled(call):
                     results = self.trainer.train_steps(
@@ -259,7 +259,7 @@ class _Loop:
         state.monitor.advance(
             loss=result["loss"],
             sequences=len(numbers),
-            # Of every choice in multiple choice.
+            # An example of multiple choice has the tokens of every choice.
             tokens=len(numbers) * math.prod(batch["input_ids"].shape[1:]),
             flops=self.job.flops(state.step, batch),
         )

@@ -45,7 +45,7 @@ class RunState:
         )
         self._failures = 0
         self.monitor: Monitor | None = None
-        # Of all replicas, as the throughput that it is compared with.
+        # All replicas count, as in the throughput that it is compared with.
         self._peak_flops = (
             matmul_rate(config.precision) * trainer.num_devices()
             if self._is_chief
@@ -149,7 +149,7 @@ class RunState:
         self.log(f"{problem} The run continues and tries again later.")
 
     def _check_directory(self) -> None:
-        # Saving would create it again, with half of a run in it.
+        # Saving would create a new one, with half of a run in it.
         path = os.path.join(self._run_dir, CONFIG)
         try:
             files.open(path).close()
@@ -167,8 +167,8 @@ class RunState:
         self.step = restored.step if restored else 0
         self.progress = Progress(**restored.state) if restored else Progress()
         if self.step >= config.num_train_steps:
-            # Also after a kill between an extension's checkpoint and its
-            # record in config.json.
+            # The checkpoint may not say so, after a kill between an
+            # extension's checkpoint and its record in config.json.
             self.progress.finished = True
         self.window = RunningMeans(self.progress.window)
         self.spikes = SpikeDetector(config.max_loss_spike, self.progress.losses)

@@ -125,8 +125,8 @@ class Trainer(Evaluator):
     def variables(self) -> dict[str, tf.Variable]:
         """Returns every variable that a checkpoint must hold, by its path."""
         found: dict[str, tf.Variable] = {}
-        # Without the states of dropout's seed generators: every mask comes
-        # from a key, and their paths count up within a process.
+        # The states of dropout's seed generators are left out: every mask
+        # comes from a key, and their paths count up within a process.
         for variable in (
             *self.model.trainable_variables,
             *self.optimizer.variables,

@@ -126,8 +126,8 @@ class TrainingConfig(Section):
         0,
         "Gradient accumulation: sequences (multiple choice: examples with "
         "all choices) per micro-batch and replica. 0: the whole "
-        "per-replica batch; auto: the largest that fits in memory, probed "
-        "once and kept in config.json.",
+        "per-replica batch; auto: the largest that fits in the memory of "
+        "CPUs by formula, kept in config.json.",
         minimum=0,
         words=("auto",),
         may_change=True,

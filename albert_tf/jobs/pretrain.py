@@ -262,14 +262,11 @@ def _sources(
 
 def _largest_batch(sources: SourceSchedule) -> dict[str, int]:
     """Returns the shape of the largest batch, each dimension by its name."""
-    names = {
-        "batch_size": "batch_size",
-        "seq_length": "max_seq_length",
-        "num_predictions": "num_predictions",
-    }
+    batches: list[Any] = [*sources]
     return {
-        name: max(getattr(source, attribute) for source in sources)
-        for name, attribute in names.items()
+        "batch_size": max(b.batch_size for b in batches),
+        "seq_length": max(b.max_seq_length for b in batches),
+        "num_predictions": max(b.num_predictions for b in batches),
     }
 
 

@@ -277,7 +277,7 @@ class Trainer(Evaluator):
                 batch, controls, num_applications=num_applications
             )
 
-        # Traced before the loop, which has to know how many scalars there are.
+        # The step is traced before the loop, which has to know its scalars.
         step = tf.function(run, autograph=False).get_concrete_function(
             tf.TensorSpec([], tf.int32)
         )
@@ -308,8 +308,9 @@ class Trainer(Evaluator):
         num_applications: int | None,
         part_widths: tuple[int, ...],
     ) -> Scalars:
-        # Reduced before the gradient, so that every label has the same weight
-        # on every replica.
+        """Takes a step of a replica's rows, together with the others."""
+        # Weights are reduced before the gradient is taken, so that every label
+        # has the same weight on every replica.
         weights = reduced_scalars(self.training_loss.weights(features))
         sums, gradients = self._gradients(
             features,
@@ -319,7 +320,7 @@ class Trainer(Evaluator):
         )
         sums = reduced_scalars({"stop_requested": controls[1], **sums})
         loss = _mean_loss(sums, weights)
-        # After the reduction: the norm of the global batch's gradient.
+        # The norm is that of the global batch, after the reduction.
         norm = tf.linalg.global_norm(list(gradients.values()))
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
         usable = finite & (loss <= controls[0])

@@ -14,16 +14,17 @@ from albert_tf.inputs.input_pipeline import (
     check_shards,
     sentence_objective,
 )
+from albert_tf.inputs.source_schedule import Source
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.records.loss_terms import LossTerm
 from albert_tf.records.shards import open_shards
-from albert_tf.training.evaluator import Batches, Evaluator
+from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.training_loss import pretraining_loss
 
 
 def evaluate_pretraining(
     trainer: Evaluator,
-    batches: Batches,
+    batches: Source,
     max_steps: int = 0,
     num_applications: int | None = None,
 ) -> dict[str, float]:

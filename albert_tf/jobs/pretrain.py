@@ -106,7 +106,8 @@ def run_pretraining(
     tokenizer = _tokenizer(config, phases, initial)
     objective = _objective(config, phases)
     maskings, last_changes = _masking_schedule(config, phases)
-    sources = _sources(config, phases, maskings, on_one_cpu(strategy))
+    by_length = on_one_cpu(strategy) and config.training.steps_per_loop == 1
+    sources = _sources(config, phases, maskings, by_length)
     config = with_micro_batch_size(
         config, strategy, run_dir, config.model, **_largest_batch(sources)
     )
@@ -241,23 +242,19 @@ def _sources(
             ]
         )
     ]
-    return SourceSchedule(
-        [
-            PretrainingBatches(
-                phase.train,
-                masking_config=maskings[max(n for n in maskings if n <= first)],
-                batch_size=phase.batch_size,
-                seed=training.seed,
-                training=True,
-                by_length=by_length
-                and training.steps_per_loop == 1
-                and end - first >= _MIN_STEPS_BY_LENGTH,
-            )
-            for phase, first, end in spans
-        ],
-        starts=[first for _, first, _ in spans],
-        origins=[phase.start for phase, _, _ in spans],
-    )
+    sources = [
+        PretrainingBatches(
+            phase.train,
+            masking_config=maskings[max(n for n in maskings if n <= first)],
+            batch_size=phase.batch_size,
+            seed=training.seed,
+            training=True,
+            by_length=by_length and end - first >= _MIN_STEPS_BY_LENGTH,
+        )
+        for phase, first, end in spans
+    ]
+    starts = [first for _, first, _ in spans]
+    return SourceSchedule(sources, starts, [phase.start for phase, *_ in spans])
 
 
 def _largest_batch(sources: SourceSchedule) -> dict[str, int]:
@@ -274,19 +271,17 @@ def _held_out(
     config: PretrainConfig, phases: Sequence[_Phase]
 ) -> SourceSchedule:
     """Returns what is evaluated in each phase."""
-    return SourceSchedule(
-        [
-            PretrainingBatches(
-                phase.held_out,
-                masking_config=config.masking,
-                batch_size=config.training.eval_batch_size,
-                seed=config.training.seed,
-                training=False,
-            )
-            for phase in phases
-        ],
-        starts=[phase.start for phase in phases],
-    )
+    sources = [
+        PretrainingBatches(
+            phase.held_out,
+            masking_config=config.masking,
+            batch_size=config.training.eval_batch_size,
+            seed=config.training.seed,
+            training=False,
+        )
+        for phase in phases
+    ]
+    return SourceSchedule(sources, [phase.start for phase in phases])
 
 
 def _masking_schedule(

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
@@ -10,22 +10,13 @@ import tensorflow as tf
 
 from albert_tf.cluster.distribution import distribute_rows, local_rows
 from albert_tf.inputs.input_pipeline import Batch, prefetch
+from albert_tf.inputs.source_schedule import Source
 from albert_tf.training.gradients import TracePerShape, named_pairs
 from albert_tf.training.running_statistics import RunningMeans
 from albert_tf.training.training_loss import TrainingLoss
 
 Scalars = dict[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
-
-
-class Batches(Protocol):
-    """Batches by their numbers, below `num_steps`."""
-
-    batch_size: int
-    num_steps: int
-
-    def batch(self, step: int, rows: range | None) -> Batch:
-        """Returns rows of the global batch of a step."""
 
 
 def accelerator() -> str:
@@ -69,7 +60,7 @@ class Evaluator:
 
     def evaluate(
         self,
-        batches: Batches,
+        batches: Source,
         collect: Callable[[int, dict[str, np.ndarray]], None],
         *,
         max_steps: int = 0,

@@ -24,14 +24,6 @@ class LossScale:
         """Returns the factor of the loss, and so of its gradients."""
         return 1.0
 
-    def unscaled(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns the gradients of the loss itself."""
-        return gradients
-
-    def can_fall(self) -> tf.Tensor | bool:
-        """Returns whether a smaller scale may cure an overflow."""
-        return False
-
     def update(self, finite: tf.Tensor) -> None:
         """Adapts the scale to whether a step was finite."""
 
@@ -60,13 +52,6 @@ class _AdaptiveScale(LossScale):
 
     def value(self) -> tf.Tensor:
         return tf.convert_to_tensor(self._scale)
-
-    def unscaled(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-        scale = self.value()
-        return [gradient / scale for gradient in gradients]
-
-    def can_fall(self) -> tf.Tensor:
-        return self.value() > 1.0
 
     def update(self, finite: tf.Tensor) -> None:
         scale = self.value()

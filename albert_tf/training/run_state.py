@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ MODEL = "model"
 BEST_MODEL = "best_model"
 # Failures to write in a row after which the run ends.
 _MAX_FAILURES = 3
+# It is measured once for all runs of a process, since it takes half a second.
+_peak_flops = functools.cache(matmul_rate)
 
 
 class RunState:
@@ -47,7 +50,7 @@ class RunState:
         self.monitor: Monitor | None = None
         # All replicas count, as in the throughput that it is compared with.
         self._peak_flops = (
-            matmul_rate(config.precision) * trainer.num_devices()
+            _peak_flops(config.precision) * trainer.num_devices()
             if self._is_chief
             else None
         )

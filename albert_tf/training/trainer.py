@@ -312,9 +312,11 @@ class Trainer(Evaluator):
         # Weights are reduced before the gradient is taken, so that every label
         # has the same weight on every replica.
         weights = reduced_scalars(self.training_loss.weights(features))
+        scale = self._loss_scale.value()
         sums, gradients = self._gradients(
             features,
             weights,
+            scale,
             num_applications=num_applications,
             part_widths=part_widths,
         )
@@ -324,7 +326,8 @@ class Trainer(Evaluator):
         norm = tf.linalg.global_norm(list(gradients.values()))
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
         usable = finite & (loss <= controls[0])
-        overflow = tf.math.is_finite(loss) & self._loss_scale.can_fall()
+        # An infinite gradient that a smaller scale may cure.
+        overflow = tf.math.is_finite(loss) & (scale > 1.0)
         results = {
             **sums,
             "loss": loss,
@@ -344,7 +347,11 @@ class Trainer(Evaluator):
         return results
 
     def _gradients(
-        self, features: dict, weights: Scalars, **options: Any
+        self,
+        features: dict,
+        weights: Scalars,
+        scale: tf.Tensor | float,
+        **options: Any,
     ) -> tuple[Scalars, dict[str, tf.Tensor]]:
         """Returns the replica's sums, and the global batch's gradients.
 
@@ -356,7 +363,6 @@ class Trainer(Evaluator):
         """
         features = dict(features)
         numbers = features.pop("example_numbers")
-        scale = self._loss_scale.value()
         factors = {
             term.loss: tf.math.divide_no_nan(
                 scale * term.loss_weight, weights[term.loss]
@@ -374,8 +380,8 @@ class Trainer(Evaluator):
             **options,
         )
         reached = [v.path for v in self._trained if v.path in local]
-        gradients = all_reduce([local[path] for path in reached])
-        gradients = self._loss_scale.unscaled(gradients)
+        reduced = all_reduce([local[path] for path in reached])
+        gradients = [gradient / scale for gradient in reduced]
         return sums, dict(zip(reached, gradients, strict=True))
 
     def _clipped(

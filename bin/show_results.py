@@ -7,8 +7,8 @@ python -m bin.show_results --run_dirs=runs
 from absl import flags
 
 from albert_tf.config import UserError
-from albert_tf.records.sentence_objectives import pretraining_targets
-from albert_tf.records.targets import MASKED_LM, Target
+from albert_tf.records.loss_terms import MASKED_LM, LossTerm
+from albert_tf.records.sentence_objectives import pretraining_loss_terms
 from albert_tf.rundir.run_results import evaluations, run_directories
 from bin import command_line
 
@@ -34,8 +34,8 @@ def results_table(evaluations: dict[str, dict[str, float]]) -> str:
     )
 
 
-def _targets(evaluation: dict[str, float]) -> list[Target]:
-    return [t for t in pretraining_targets() if t.accuracy in evaluation]
+def _targets(evaluation: dict[str, float]) -> list[LossTerm]:
+    return [t for t in pretraining_loss_terms() if t.accuracy in evaluation]
 
 
 def lacks_sentence_objective(evaluation: dict[str, float]) -> bool:

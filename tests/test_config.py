@@ -21,6 +21,7 @@ from albert_tf.config import (
     setting_fields,
     to_dict,
 )
+from albert_tf.config.schedules import numbers_of
 
 # Recipes for machines of two cores.
 LAPTOP = ("tiny", "mini", "small", "evening")
@@ -42,7 +43,8 @@ def test_override_reaches_into_sections():
     fields = setting_fields(default)
     undone = {name: fields[name].default for name in changes}
     assert override(config, undone) == default
-    # A setting that a dictionary lacks has its default.
+    # A setting that a dictionary lacks has its default; one that is no more
+    # is left out.
     assert from_dict(
         PretrainConfig, {"training": {"seed": 3}}, "a.json"
     ) == override(default, {"seed": 3})
@@ -270,3 +272,10 @@ def test_a_name_that_a_table_lacks_is_answered_with_its_rows():
         assert str(caught.value) == (
             f"optimizer='{name}' is not one of adamw, lamb{end}"
         )
+
+
+def test_a_number_for_each_phase():
+    assert numbers_of("phases", "90, 10", 2) == [90, 10]
+    for text in ("90", "90,10,1", "90,0", "90,-1", "a,b", ""):
+        with pytest.raises(UserError, match="phases=.* for each of the 2 dir"):
+            numbers_of("phases", text, 2)

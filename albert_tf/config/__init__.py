@@ -16,6 +16,7 @@ from albert_tf.config.fields import (
     setting_fields,
     shown,
     to_dict,
+    without_removed,
 )
 from albert_tf.config.model import (
     SHARING,

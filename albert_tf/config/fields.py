@@ -13,6 +13,10 @@ from typing import Any, TypeVar
 
 Row = TypeVar("Row")
 
+# Settings that earlier versions recorded in config.json. None of them changed
+# a result, so that a run without them is the same run.
+_REMOVED = {"pack_sequences"}
+
 
 class UserError(ValueError):
     """A user's mistake, in one line: setting, value, allowed values."""
@@ -78,23 +82,28 @@ def _check_value(field: dataclasses.Field, value: Any) -> Any:
         return value
     if kind is float and type(value) is int and abs(value) < sys.float_info.max:
         value = float(value)
-    given = f"{field.name}={shown(value)}"
+    value_shown = f"{field.name}={shown(value)}"
     types = " or ".join([kind.__name__, *limits["words"]])
     require(
         type(value) is kind,
-        f"{given} is of type {type(value).__name__}; expected {types}.",
+        f"{value_shown} is of type {type(value).__name__}; expected {types}.",
     )
     if limits["choices"]:
         allowed = ", ".join(limits["choices"])
-        require(value in limits["choices"], f"{given} is not one of {allowed}.")
+        require(
+            value in limits["choices"],
+            f"{value_shown} is not one of {allowed}.",
+        )
     if kind is float:
-        require(math.isfinite(value), f"{given} is not a finite number.")
+        require(math.isfinite(value), f"{value_shown} is not a finite number.")
     low, high = limits["minimum"], limits["maximum"]
     require(
-        low is None or value >= low, f"{given} is below the minimum, {low}."
+        low is None or value >= low,
+        f"{value_shown} is below the minimum, {low}.",
     )
     require(
-        high is None or value <= high, f"{given} is above the maximum, {high}."
+        high is None or value <= high,
+        f"{value_shown} is above the maximum, {high}.",
     )
     return value
 
@@ -154,6 +163,11 @@ def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a recorded section without the settings that are no more."""
+    return {n: value for n, value in values.items() if n not in _REMOVED}
+
+
 def from_dict(
     kind: type[Config], values: Mapping[str, Any], source: str
 ) -> Config:
@@ -165,7 +179,7 @@ def from_dict(
             section = getattr(config, name, None)
             if dataclasses.is_dataclass(section):
                 require(isinstance(value, Mapping), f"{name} is not an object.")
-                sections[name] = override(section, value)
+                sections[name] = override(section, without_removed(value))
         others = {n: v for n, v in values.items() if n not in sections}
         return override(dataclasses.replace(config, **sections), others)
     except UserError as error:

@@ -126,8 +126,8 @@ class TrainingConfig(Section):
         0,
         "Gradient accumulation: sequences (multiple choice: examples with "
         "all choices) per micro-batch and replica. 0: the whole "
-        "per-replica batch; auto: the largest that fits in memory, probed "
-        "once and kept in config.json.",
+        "per-replica batch; auto: the largest that fits in the memory of "
+        "CPUs by formula, kept in config.json.",
         minimum=0,
         words=("auto",),
         may_change=True,
@@ -233,13 +233,6 @@ class PretrainingSettings(Section):
         "Longest n-gram masked in training, as step:words: 0:1,2000:3. "
         "Held-out text is masked by max_ngram. Empty: max_ngram always.",
     )
-    pack_sequences: bool = setting(
-        False,
-        "Pack the sequences of a step one after another, so that dense "
-        "layers compute no padding; attention stays within each sequence. "
-        "The result is the same.",
-        may_change=True,
-    )
     depth_schedule: str = setting(
         "",
         "Progressive depth, as step:layers: 0:3,2000:6,4000:12. Shared "
@@ -307,7 +300,7 @@ class FinetuneConfig:
 class RuntimeConfig(Section):
     """Where and how a run is carried out, and how far a job takes it.
 
-    Not part of the configuration: a run may resume with other values, with
+    It is no part of the configuration: a run may resume with other values, with
     more replicas, elsewhere. But for extend_to_steps none decides the result.
     """
 

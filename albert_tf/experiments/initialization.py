@@ -24,7 +24,7 @@ from albert_tf.inputs.input_pipeline import (
 )
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.shards import ShardSet
-from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.training_loss import pretraining_loss
 
 DEPTHS = (2, 4, 6, 12)
 # Settings of ModelConfig by name. "scaled" has output kernels that are
@@ -90,7 +90,7 @@ def measure(shards: ShardSet, seed: int) -> list[Measurement]:
         training=True,
     )
     batch = {k: tf.constant(v) for k, v in source.batch(0).items()}
-    objective = pretraining_objective(sentence_objective(shards))
+    training_loss = pretraining_loss(sentence_objective(shards))
     measurements = []
     for name in INITIALIZATIONS:
         for depth in DEPTHS:
@@ -103,13 +103,13 @@ def measure(shards: ShardSet, seed: int) -> list[Measurement]:
             keras.utils.set_random_seed(seed)
             model = AlbertForPretraining(config)
             model.build()
-            found = _measure(model, objective, batch, seed)
+            found = _measure(model, training_loss, batch, seed)
             measurements.append(Measurement(name, depth, **found))
     return measurements
 
 
 def _measure(
-    model: AlbertForPretraining, objective: Any, batch: dict, seed: int
+    model: AlbertForPretraining, training_loss: Any, batch: dict, seed: int
 ) -> dict[str, Any]:
     blocks = model.encoder.blocks
     for block in blocks[1:]:
@@ -120,7 +120,7 @@ def _measure(
     ]
     with tf.GradientTape() as tape:
         outputs = model(batch, training=False, output_hidden_states=True)
-        losses = objective.losses(outputs, batch).values()
+        losses = training_loss.losses(outputs, batch).values()
         loss = tf.add_n([total / weight for total, weight in losses])
     gradients = tape.gradient(loss, matrices)
     mask = batch["input_mask"].numpy().astype(bool)

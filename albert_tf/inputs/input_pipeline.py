@@ -5,6 +5,7 @@ follow from the seed and the step alone. A restart, or another number of
 replicas, changes nothing.
 """
 
+import functools
 import math
 import queue
 import threading
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from albert_tf.config import MaskingConfig, ModelConfig, lookup, require
+from albert_tf.inputs.part_widths import fixed_widths, longest_rows
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch
 from albert_tf.records.schemas import RECORD_SPECS, parse_batch
@@ -29,6 +31,8 @@ Batch = dict[str, np.ndarray]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
+# Sequences whose lengths decide the widths of parts.
+_SAMPLED_LENGTHS = 1024
 # Interval of checks while waiting, and the limit for a thread to end.
 _POLL_SECONDS = 0.2
 _JOIN_SECONDS = 5.0
@@ -107,6 +111,11 @@ class PretrainingBatches:
     `sentence_order_labels` int32, `example_numbers` int32 and
     `example_weights` float32 `[batch]`. The sentence labels are those of the
     shards' `sentence_objective`.
+
+    Rows `by_length` are sorted in whole training batches, which have
+    `part_widths` int32 too, the widths of equal parts of the rows: the same in
+    all batches that fit them, and one full width in others, so that there are
+    two traces of the step.
     """
 
     def __init__(
@@ -117,6 +126,7 @@ class PretrainingBatches:
         batch_size: int,
         seed: int,
         training: bool,
+        by_length: bool = False,
     ) -> None:
         require(
             len(shards) > 0,
@@ -128,6 +138,7 @@ class PretrainingBatches:
         self.batch_size = batch_size
         self.seed = seed
         self.training = training
+        self._by_length = by_length and training
         metadata = shards.metadata
         self.max_seq_length = int(metadata["max_seq_length"])
         self.kind = metadata["record_kind"]
@@ -173,7 +184,20 @@ class PretrainingBatches:
         batch["masked_lm_weights"] = batch["masked_lm_weights"] * real[:, None]
         batch["example_numbers"] = row_numbers.astype(np.int32)
         batch["example_weights"] = real
-        return batch
+        if self._widths is None or len(row_numbers) != self.batch_size:
+            return batch
+        return _by_length(batch, self._widths)
+
+    @functools.cached_property
+    def _widths(self) -> np.ndarray | None:
+        """The widths of the parts of whole batches, if they save enough."""
+        if not self._by_length:
+            return None
+        numbers = training_positions(
+            np.arange(_SAMPLED_LENGTHS), self.num_examples, self.seed
+        )
+        lengths = self._read(numbers)["input_mask"].sum(axis=1)
+        return fixed_widths(lengths, self.batch_size, self.max_seq_length)
 
     def record_numbers(self, step: int) -> np.ndarray:
         """Returns the numbers `[batch]` of the records of a step."""
@@ -195,13 +219,6 @@ class PretrainingBatches:
             numbers = np.where(real, indices, 0)
         return indices, numbers, real.astype(np.float32)
 
-    def first_lengths(self, count: int) -> np.ndarray:
-        """Returns the tokens `[count]` of the first sequences of training."""
-        numbers = training_positions(
-            np.arange(count), self.num_examples, self.seed
-        )
-        return self._read(numbers)["input_mask"].sum(axis=1)
-
     def _read(self, numbers: np.ndarray) -> Batch:
         return parse_batch(
             self.kind,
@@ -212,8 +229,33 @@ class PretrainingBatches:
         )
 
 
+def _by_length(batch: Batch, widths: np.ndarray) -> Batch:
+    """Returns the batch with its rows sorted by length, and `part_widths`."""
+    lengths = batch["input_mask"].sum(axis=1)
+    order = np.argsort(lengths, kind="stable")
+    longest = longest_rows(lengths[order], len(widths))
+    if (longest > widths).any():
+        widths = np.array(batch["input_ids"].shape[1:], np.int32)
+    return {name: values[order] for name, values in batch.items()} | {
+        "part_widths": widths
+    }
+
+
 class ReaderStalled(Exception):
     """Reading a batch exceeded the timeout, or was given up."""
+
+
+def _take(
+    ready: queue.SimpleQueue, timeout: float, give_up: Callable[[], bool]
+) -> Any:
+    """Returns the next item, or raises ReaderStalled."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return ready.get(timeout=_POLL_SECONDS)
+        except queue.Empty:
+            if give_up() or time.monotonic() > deadline:
+                raise ReaderStalled from None
 
 
 def prefetch(
@@ -249,19 +291,10 @@ def prefetch(
 
     thread = threading.Thread(target=work, daemon=True, name="prefetch")
 
-    def take() -> Any:
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                return ready.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                if give_up() or time.monotonic() > deadline:
-                    raise ReaderStalled from None
-
     thread.start()
     try:
         while True:
-            item = take()
+            item = _take(ready, timeout, give_up)
             if item is end:
                 return
             if isinstance(item, BaseException):
@@ -271,5 +304,5 @@ def prefetch(
     finally:
         stopped.set()
         places.release()
-        # Not without a limit: the thread may hang.
+        # The wait has a limit, since the thread may hang.
         thread.join(_JOIN_SECONDS)

@@ -1,13 +1,13 @@
 """Batches of a task's examples, bucketed by length within each batch."""
 
 import functools
-import math
 from collections.abc import Callable
 
 import numpy as np
 
 from albert_tf.config import require
 from albert_tf.inputs.input_pipeline import Batch, training_positions
+from albert_tf.inputs.part_widths import longest_rows, num_parts
 from albert_tf.records import counter_rng
 from albert_tf.tasks.features import Features
 
@@ -17,9 +17,6 @@ _WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 # Steps whose examples are sorted together. A larger window wastes less padding
 # and mixes examples less.
 _WINDOW = 64
-# Parts of a batch, from the shortest examples to the longest. Batches of one
-# length have noisier gradients and learn more slowly.
-_PARTS = 4
 
 
 def bucket_widths(max_seq_length: int) -> tuple[int, ...]:
@@ -67,7 +64,7 @@ class TaskBatches:
         self.widths = widths
         self.training = training
         self.num_steps = -(-len(features) // batch_size)
-        self._parts = math.gcd(batch_size, _PARTS)
+        self._parts = num_parts(batch_size)
         self.record_name = name_of
         self._lengths = np.minimum(features.lengths, widths[-1])
         self._longest_first = np.argsort(-self._lengths, kind="stable")
@@ -104,7 +101,7 @@ class TaskBatches:
 
     def _part_widths(self, numbers: np.ndarray, parts: int) -> np.ndarray:
         """Returns the widths `[parts]` of the parts of a batch."""
-        longest = self._lengths[numbers].reshape(parts, -1).max(axis=1)
+        longest = longest_rows(self._lengths[numbers], parts)
         widths = np.array(self.widths, np.int32)
         return widths[np.searchsorted(self.widths, longest)]
 

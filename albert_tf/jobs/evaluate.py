@@ -8,65 +8,60 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.cluster.distribution import local_rows
 from albert_tf.config import MaskingConfig
 from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
     check_shards,
-    prefetch,
     sentence_objective,
 )
+from albert_tf.inputs.source_schedule import Source
 from albert_tf.interchange.model_directory import load_model_directory
+from albert_tf.records.loss_terms import LossTerm
 from albert_tf.records.shards import open_shards
-from albert_tf.records.targets import Target
 from albert_tf.training.evaluator import Evaluator
-from albert_tf.training.objectives import pretraining_objective
-from albert_tf.training.running_statistics import RunningMeans
+from albert_tf.training.training_loss import pretraining_loss
 
 
 def evaluate_pretraining(
     trainer: Evaluator,
-    batches: PretrainingBatches,
+    batches: Source,
     max_steps: int = 0,
     num_applications: int | None = None,
 ) -> dict[str, float]:
-    """Returns the loss and the accuracy of each target of pretraining.
+    """Returns the loss and the accuracy of each term of the training loss.
 
-    And `loss`, the sum of the losses, `masked_lm_perplexity`, and the
-    majority-class baseline of each accuracy on the same examples.
+    Beside them are `loss`, the sum of the losses, `masked_lm_perplexity`, and
+    the majority-class baseline of each accuracy on the same examples.
     """
-    means = RunningMeans()
-    targets = trainer.objective.targets
+    terms = trainer.training_loss.terms
     label_counts: dict[str, Any] = collections.defaultdict(float)
-    rows = local_rows(batches.batch_size, trainer.strategy)
-    num_steps = min(batches.num_steps, max_steps or batches.num_steps)
-    for batch in prefetch(
-        lambda step: batches.batch(step, rows), range(num_steps)
-    ):
-        results, counts = trainer.evaluation_step(batch, num_applications)
-        means.add(results)
-        for name, count in counts.items():
-            label_counts[name] += count.astype(np.float64)
-    metrics = means.means()
+
+    def add(step: int, label_weights: dict[str, np.ndarray]) -> None:
+        for name, weights in label_weights.items():
+            label_counts[name] += weights.astype(np.float64)
+
+    metrics = trainer.evaluate(
+        batches, add, max_steps=max_steps, num_applications=num_applications
+    )
     return {
-        "loss": sum(metrics[target.loss] for target in targets),
+        "loss": sum(metrics[term.loss] for term in terms),
         **metrics,
         "masked_lm_perplexity": math.exp(min(metrics["masked_lm_loss"], 700.0)),
         **{
-            target.baseline: float(
-                label_counts[target.baseline].max()
-                / label_counts[target.baseline].sum()
+            term.baseline: float(
+                label_counts[term.baseline].max()
+                / label_counts[term.baseline].sum()
             )
-            for target in targets
+            for term in terms
         },
     }
 
 
-def pretraining_metric_names(targets: Sequence[Target]) -> list[str]:
+def pretraining_metric_names(terms: Sequence[LossTerm]) -> list[str]:
     """Returns the names of what `evaluate_pretraining` returns."""
     names = ["loss", "masked_lm_perplexity"]
-    for target in targets:
-        names += [target.loss, target.accuracy, target.baseline]
+    for term in terms:
+        names += [term.loss, term.accuracy, term.baseline]
     return names
 
 
@@ -93,7 +88,7 @@ def evaluate_pretrained(
     check_shards(loaded.model.config, shards, loaded.tokenizer)
     trainer = Evaluator(
         loaded.model,
-        pretraining_objective(sentence_objective(shards)),
+        pretraining_loss(sentence_objective(shards)),
         strategy=tf.distribute.get_strategy(),
     )
     batches = PretrainingBatches(

@@ -12,12 +12,10 @@ from albert_tf.config import (
     UserError,
     override,
     require,
-    sharing_plan,
     to_dict,
 )
-from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
-from albert_tf.inputs.phases import DepthSchedule, Phases
+from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
     InitialWeights,
     check_vocab_size,
@@ -25,23 +23,19 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.jobs.figures import draw
-from albert_tf.jobs.micro_batch import AUTO, resolve_for_machine
+from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
-from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertModel, model_class
+from albert_tf.rundir.run_directory import extended
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Figure
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.job import Job, start
+from albert_tf.training.job import MARGIN_ABOVE_BASELINE, Job, strategy_for
 from albert_tf.training.loop import train
-from albert_tf.training.objectives import head_objective
-
-# A model that is no better than this above the most frequent class, as in
-# pretraining above the most frequent token, is not learning.
-_MARGIN_ABOVE_BASELINE = 0.02
+from albert_tf.training.training_loss import head_loss
 
 
 def run_finetuning(
@@ -79,7 +73,8 @@ def run_finetuning(
         UserError: for settings, data and weights that do not fit together.
         RunStopped: when it ends before its last step (see loop.py).
     """
-    environment = start(config, run_dir, runtime)
+    runtime = runtime or RuntimeConfig()
+    strategy = strategy_for(config, runtime)
     tokenizer_path = tokenizer_dir or initial.tokenizer_path
     tokenizer = load_tokenizer(tokenizer_path)
     model_config = override(initial.config, model_changes or {})
@@ -93,68 +88,37 @@ def run_finetuning(
     features = builder.build(examples["train"], training=True)
     _warn_of_untrained_positions(features, initial, log)
     metrics = task.kind.metric_names(task.metrics, labels)
-    config = _resolve_steps(config, len(features))
-    require(
-        not features.choices or config.training.micro_batch_size != AUTO,
-        "micro_batch_size=auto tries single sequences, and an example of "
-        f"{task.name} has {features.choices}; give a number of examples.",
-    )
-    # The head needs little memory beside the encoder, as does the masked-LM
-    # head at one position.
-    config = resolve_for_machine(
+    config = extended(_resolve(config, len(features), metrics[0]), runtime)
+    config = with_micro_batch_size(
         config,
-        environment,
+        strategy,
+        run_dir,
         model_config,
         batch_size=config.training.train_batch_size,
         seq_length=config.features.max_seq_length,
-        num_predictions=1,
+        choices=max(features.choices, 1),
     )
-    training = config.training
-    best_metric = training.best_metric or metrics[0]
-    widths: tuple[int, ...] = (config.features.max_seq_length,)
-    if config.finetuning.padding == "bucket":
-        widths = bucket_widths(*widths)
-    batches = TaskBatches(
-        features,
-        batch_size=training.train_batch_size,
-        seed=training.seed,
-        widths=widths,
-        training=True,
-        name_of=lambda row: (
-            examples["train"][features.example_numbers[row]].location
-        ),
+    batches = _training_batches(config, features, examples["train"])
+    return train(
+        _Finetuning(
+            config=config,
+            strategy=strategy,
+            run_dir=run_dir,
+            runtime=runtime,
+            model_config=model_config,
+            tokenizer=tokenizer,
+            initial=initial,
+            training_loss=head_loss(task.kind.head),
+            sources=SourceSchedule([batches], [0]),
+            best_metric=config.training.best_metric,
+            metric_names=_metric_names(task, metrics),
+            log=log,
+            task=task,
+            labels=labels,
+            examples=examples,
+            evaluated=_evaluated(config, task, builder, examples),
+        )
     )
-    max_examples = training.max_eval_steps * training.eval_batch_size or None
-    job = _Finetuning(
-        config=override(config, {"best_metric": best_metric}),
-        environment=environment,
-        model_config=model_config,
-        tokenizer=tokenizer,
-        initial=initial,
-        objective=head_objective(task.kind.head),
-        phases=Phases([batches], [0]),
-        depths=DepthSchedule("", len(sharing_plan(model_config))),
-        best_metric=best_metric,
-        metric_names=[
-            f"{name}{suffix}"
-            for suffix in task.evaluated
-            for name in ("loss", *metrics)
-        ],
-        log=log,
-        task=task,
-        labels=labels,
-        examples=examples,
-        evaluated={
-            suffix: EvaluatedExamples(
-                builder,
-                examples[split][:max_examples],
-                batch_size=training.eval_batch_size,
-                widths=widths,
-            )
-            for suffix, split in task.evaluated.items()
-        },
-    )
-    return train(job)
 
 
 def _check_lengths(config: FinetuneConfig, model_config: ModelConfig) -> None:
@@ -171,6 +135,56 @@ def _check_lengths(config: FinetuneConfig, model_config: ModelConfig) -> None:
         f"steps_per_loop={steps_per_loop} needs batches of one width; give "
         "--padding=max too.",
     )
+
+
+def _widths(config: FinetuneConfig) -> tuple[int, ...]:
+    """Returns the sequence lengths of batches."""
+    longest = config.features.max_seq_length
+    if config.finetuning.padding == "bucket":
+        return bucket_widths(longest)
+    return (longest,)
+
+
+def _metric_names(task: Task, metrics: Sequence[str]) -> list[str]:
+    """Returns the names of what is evaluated, of every split."""
+    return [
+        f"{name}{suffix}"
+        for suffix in task.evaluated
+        for name in ("loss", *metrics)
+    ]
+
+
+def _training_batches(
+    config: FinetuneConfig, features: Features, examples: Sequence[Any]
+) -> TaskBatches:
+    return TaskBatches(
+        features,
+        batch_size=config.training.train_batch_size,
+        seed=config.training.seed,
+        widths=_widths(config),
+        training=True,
+        name_of=lambda row: examples[features.example_numbers[row]].location,
+    )
+
+
+def _evaluated(
+    config: FinetuneConfig,
+    task: Task,
+    builder: FeatureBuilder,
+    examples: Mapping[str, Sequence[Any]],
+) -> dict[str, EvaluatedExamples]:
+    """Returns what is evaluated, by the suffix of its metrics' names."""
+    training = config.training
+    max_examples = training.max_eval_steps * training.eval_batch_size or None
+    return {
+        suffix: EvaluatedExamples(
+            builder,
+            examples[split][:max_examples],
+            batch_size=training.eval_batch_size,
+            widths=_widths(config),
+        )
+        for suffix, split in task.evaluated.items()
+    }
 
 
 def _warn_of_untrained_positions(
@@ -215,8 +229,13 @@ def _read_examples(
     return examples
 
 
-def _resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
-    """Returns the configuration with steps in place of epochs."""
+def _resolve(
+    config: FinetuneConfig, num_rows: int, best_metric: str
+) -> FinetuneConfig:
+    """Returns the configuration with steps in place of epochs.
+
+    `best_metric` is that of a configuration which names none.
+    """
     settings, training = config.finetuning, config.training
     steps = training.num_train_steps or math.ceil(
         settings.num_train_epochs * num_rows / training.train_batch_size
@@ -230,7 +249,12 @@ def _resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
         settings.warmup_proportion * steps
     )
     return override(
-        config, {"num_train_steps": steps, "num_warmup_steps": warmup}
+        config,
+        {
+            "num_train_steps": steps,
+            "num_warmup_steps": warmup,
+            "best_metric": training.best_metric or best_metric,
+        },
     )
 
 
@@ -249,7 +273,7 @@ def _no_better_than_guessing(
         if name == squared_error:
             is_better = value < baseline
         else:
-            is_better = value > baseline + _MARGIN_ABOVE_BASELINE
+            is_better = value > baseline + MARGIN_ABOVE_BASELINE
         if not is_better:
             return (
                 f"{name} is {value:.4g}, and always answering {guess} has "
@@ -334,21 +358,6 @@ class _Finetuning(Job):
                 f"--learning_rate={rate / 2:g}; if it is low, with more steps "
                 "or a higher rate."
             )
-
-    def flops(self, step: int, batch: Batch) -> int:
-        source: Any = self.phases.source(step)
-        widths = self.trainer.part_widths(batch)
-        rows = self.config.training.train_batch_size // len(widths)
-        return sum(
-            training_flops(
-                self.model_config,
-                batch_size=rows * max(source.features.choices, 1),
-                seq_length=width,
-                num_predictions=0,
-                read_positions_only=self.trainer.model.reads_positions_only(),
-            )
-            for width in widths
-        )
 
     def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
         features = self.config.features

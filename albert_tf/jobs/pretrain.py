@@ -5,7 +5,7 @@ import itertools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from albert_tf.config import (
     MaskingConfig,
@@ -17,18 +17,13 @@ from albert_tf.config import (
     sharing_plan,
     to_dict,
 )
+from albert_tf.config.schedules import numbers_of, parse_schedule
 from albert_tf.inputs.input_pipeline import (
-    Batch,
     PretrainingBatches,
     check_shards,
     sentence_objective,
 )
-from albert_tf.inputs.phases import (
-    DepthSchedule,
-    Phases,
-    numbers_of,
-    parse_schedule,
-)
+from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
     InitialWeights,
     save_model_directory,
@@ -37,25 +32,39 @@ from albert_tf.jobs.evaluate import (
     evaluate_pretraining,
     pretraining_metric_names,
 )
-from albert_tf.jobs.micro_batch import resolve_for_machine
+from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.sample_predictions import masked_sentences
-from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
-from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
+from albert_tf.records.sentence_objectives import (
+    SENTENCE_OBJECTIVES,
+    SentenceObjective,
+)
 from albert_tf.records.shards import TOKENIZER_DIRECTORY, ShardSet, open_shards
+from albert_tf.rundir.run_directory import extended
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.job import Job, start
+from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.training.depth_schedule import DepthSchedule
+from albert_tf.training.evaluator import on_one_cpu
+from albert_tf.training.job import MARGIN_ABOVE_BASELINE, Job, strategy_for
 from albert_tf.training.loop import train
-from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.training_loss import pretraining_loss
 
-# Sequences whose lengths decide the capacities of packed ones.
-_NUM_SAMPLED_LENGTHS = 4096
 # Held-out segments whose predictions are logged at each evaluation.
 _NUM_SAMPLES = 4
-# After this share of a run, a model that predicts words no better than this
-# above the most frequent token is not learning.
+# The share of a run after which a model predicts words better than the most
+# frequent token.
 _SHARE_TO_LEAVE_BASELINE = 0.1
-_MARGIN_ABOVE_BASELINE = 0.02
+# Fewer steps cannot make up for compiling parts of several widths.
+_MIN_STEPS_BY_LENGTH = 2000
+
+
+class _Phase(NamedTuple):
+    """Shards that are trained on from a step on, and those to evaluate on."""
+
+    train: ShardSet
+    held_out: ShardSet
+    start: int
+    batch_size: int
 
 
 def run_pretraining(
@@ -90,117 +99,64 @@ def run_pretraining(
         UserError: for settings, shards and weights that do not fit together.
         RunStopped: when it ends before its last step (see loop.py).
     """
-    settings = config.training
-    require(
-        settings.num_train_steps > 0,
-        "num_train_steps=0; pretraining needs at least 1.",
+    runtime = runtime or RuntimeConfig()
+    strategy = strategy_for(config, runtime)
+    phases = _phases(config, train_data, eval_data)
+    config = extended(config, runtime)
+    tokenizer = _tokenizer(config, phases, initial)
+    objective = _objective(config, phases)
+    maskings, last_changes = _masking_schedule(config, phases)
+    by_length = on_one_cpu(strategy) and config.training.steps_per_loop == 1
+    sources = _sources(config, phases, maskings, by_length)
+    config = with_micro_batch_size(
+        config, strategy, run_dir, config.model, **_largest_batch(sources)
     )
-    environment = start(config, run_dir, runtime)
-    depths = DepthSchedule(
-        config.pretraining.depth_schedule, len(sharing_plan(config.model))
-    )
-    steps, batch_sizes = _phases(config, train_data, eval_data)
-    train_shards = [open_shards(path, "train") for path in train_data]
-    eval_shards = [open_shards(path, "eval") for path in eval_data]
-    directory = train_shards[0].directory
-    tokenizer = load_tokenizer(os.path.join(directory, TOKENIZER_DIRECTORY))
-    of_model = tokenizer
-    if initial and initial.directory:
-        of_model = load_tokenizer(initial.directory)
-    for shards in (*train_shards, *eval_shards):
-        check_shards(config.model, shards, of_model)
-    objective = sentence_objective(*train_shards, *eval_shards)
-    _check_objective(config, objective.name, directory)
-    if len(eval_shards) == 1:
-        eval_shards *= len(train_shards)
-
-    # A phase for each directory of shards and each way of masking.
-    schedule, last_changes = _masking_schedule(config, train_shards)
-    ends = list(itertools.accumulate(steps))
-    # An extension lengthens the last phase.
-    ends[-1] = environment.runtime.extend_to_steps or ends[-1]
-    stages = [
-        (phase, begin, first)
-        for phase, (begin, end) in enumerate(itertools.pairwise([0, *ends]))
-        for first in [begin, *(step for step in schedule if begin < step < end)]
-    ]
-    sources = [
-        PretrainingBatches(
-            train_shards[phase],
-            masking_config=schedule[max(n for n in schedule if n <= first)],
-            batch_size=batch_sizes[phase],
-            seed=settings.seed,
-            training=True,
-        )
-        for phase, _, first in stages
-    ]
-    held_out = [
-        PretrainingBatches(
-            eval_shards[phase],
-            masking_config=config.masking,
-            batch_size=settings.eval_batch_size,
-            seed=settings.seed,
-            training=False,
-        )
-        for phase, _, _ in stages
-    ]
-    config = resolve_for_machine(
-        config,
-        environment,
-        config.model,
-        batch_size=max(batch_sizes),
-        seq_length=max(source.max_seq_length for source in sources),
-        num_predictions=max(source.num_predictions for source in sources),
-    )
-    packed_lengths = None
-    if config.pretraining.pack_sequences:
-        packed_lengths = {
-            source.max_seq_length: source.first_lengths(_NUM_SAMPLED_LENGTHS)
-            for source in sources
-        }
-    losses = pretraining_objective(
+    training_loss = pretraining_loss(
         objective, config.pretraining.sentence_loss_weight
     )
     return train(
         _Pretraining(
             config=config,
-            environment=environment,
+            strategy=strategy,
+            run_dir=run_dir,
+            runtime=runtime,
             model_config=config.model,
             tokenizer=tokenizer,
             initial=initial,
-            objective=losses,
-            packed_lengths=packed_lengths,
-            phases=Phases(
-                sources,
-                starts=[first for _, _, first in stages],
-                origins=[begin for _, begin, _ in stages],
+            training_loss=training_loss,
+            sources=sources,
+            depths=DepthSchedule(
+                config.pretraining.depth_schedule,
+                len(sharing_plan(config.model)),
             ),
-            depths=depths,
-            best_metric=settings.best_metric or "loss",
-            metric_names=pretraining_metric_names(losses.targets),
+            best_metric=config.training.best_metric or "loss",
+            metric_names=pretraining_metric_names(training_loss.terms),
             warnings=(
                 f"Sentence objective {objective.name}: {objective.meaning}.",
-                *_unequal_lengths(train_shards, eval_shards),
+                *_unequal_lengths(phases),
             ),
             last_changes=last_changes,
-            train_shards=train_shards,
-            eval_shards=eval_shards,
-            held_out=held_out,
+            phases=phases,
+            held_out=_held_out(config, phases),
         )
     )
 
 
 def _phases(
     config: PretrainConfig, train_data: Sequence[str], eval_data: Sequence[str]
-) -> tuple[list[int], list[int]]:
-    """Returns the steps and the batch size of every phase."""
+) -> list[_Phase]:
+    """Returns the phases of a run, before it is extended."""
+    settings, training = config.pretraining, config.training
+    require(
+        training.num_train_steps > 0,
+        "num_train_steps=0; pretraining needs at least 1.",
+    )
     count = len(train_data)
     require(
         len(eval_data) in (1, count),
         f"--eval_data names {len(eval_data)} directories and --train_data "
         f"{count}; give one for all phases, or one for each.",
     )
-    settings, training = config.pretraining, config.training
     steps = [training.num_train_steps]
     if count > 1 or settings.phases:
         steps = numbers_of("phases", settings.phases, count)
@@ -209,18 +165,131 @@ def _phases(
         f"phases={settings.phases} makes {sum(steps)} steps, and "
         f"num_train_steps is {training.num_train_steps}; they must agree.",
     )
-    sizes = settings.phase_batch_sizes
-    if not sizes:
-        return steps, [training.train_batch_size] * count
-    return steps, numbers_of("phase_batch_sizes", sizes, count)
+    sizes = [training.train_batch_size] * count
+    if settings.phase_batch_sizes:
+        sizes = numbers_of(
+            "phase_batch_sizes", settings.phase_batch_sizes, count
+        )
+    held_out = [open_shards(path, "eval") for path in eval_data]
+    return [
+        _Phase(open_shards(path, "train"), evaluated, start, size)
+        for path, evaluated, start, size in zip(
+            train_data,
+            held_out * (count // len(held_out)),
+            itertools.accumulate(steps[:-1], initial=0),
+            sizes,
+            strict=True,
+        )
+    ]
+
+
+def _tokenizer(
+    config: PretrainConfig,
+    phases: Sequence[_Phase],
+    initial: InitialWeights | None,
+) -> Tokenizer:
+    """Returns the shards' tokenizer, and checks that of the model by it."""
+    directory = phases[0].train.directory
+    tokenizer = load_tokenizer(os.path.join(directory, TOKENIZER_DIRECTORY))
+    of_model = tokenizer
+    if initial and initial.directory:
+        of_model = load_tokenizer(initial.directory)
+    for phase in phases:
+        for shards in (phase.train, phase.held_out):
+            check_shards(config.model, shards, of_model)
+    return tokenizer
+
+
+def _objective(
+    config: PretrainConfig, phases: Sequence[_Phase]
+) -> SentenceObjective:
+    """Returns the shards' objective, which must be that of the settings."""
+    found = sentence_objective(
+        *(phase.train for phase in phases),
+        *(phase.held_out for phase in phases),
+    )
+    expected = config.pretraining.sentence_objective
+    if expected:
+        lookup(SENTENCE_OBJECTIVES, expected, "sentence_objective")
+    require(
+        expected in ("", found.name),
+        f"{phases[0].train.directory} was built with sentence_objective="
+        f"{found.name}, and this run is to learn sentence_objective="
+        f"{expected}: build its shards by python -m "
+        f"bin.build_pretraining_data --sentence_objective={expected}, or give "
+        f"this run --sentence_objective={found.name}.",
+    )
+    return found
+
+
+def _sources(
+    config: PretrainConfig,
+    phases: Sequence[_Phase],
+    maskings: Mapping[int, MaskingConfig],
+    by_length: bool,
+) -> SourceSchedule:
+    """Returns a source for each phase and, in it, each way of masking."""
+    training = config.training
+    ends = [*(phase.start for phase in phases[1:]), training.num_train_steps]
+    spans = [
+        (phase, *span)
+        for phase, end in zip(phases, ends, strict=True)
+        for span in itertools.pairwise(
+            [
+                phase.start,
+                *(step for step in maskings if phase.start < step < end),
+                end,
+            ]
+        )
+    ]
+    sources = [
+        PretrainingBatches(
+            phase.train,
+            masking_config=maskings[max(n for n in maskings if n <= first)],
+            batch_size=phase.batch_size,
+            seed=training.seed,
+            training=True,
+            by_length=by_length and end - first >= _MIN_STEPS_BY_LENGTH,
+        )
+        for phase, first, end in spans
+    ]
+    starts = [first for _, first, _ in spans]
+    return SourceSchedule(sources, starts, [phase.start for phase, *_ in spans])
+
+
+def _largest_batch(sources: SourceSchedule) -> dict[str, int]:
+    """Returns the shape of the largest batch, each dimension by its name."""
+    batches: list[Any] = [*sources]
+    return {
+        "batch_size": max(b.batch_size for b in batches),
+        "seq_length": max(b.max_seq_length for b in batches),
+        "num_predictions": max(b.num_predictions for b in batches),
+    }
+
+
+def _held_out(
+    config: PretrainConfig, phases: Sequence[_Phase]
+) -> SourceSchedule:
+    """Returns what is evaluated in each phase."""
+    sources = [
+        PretrainingBatches(
+            phase.held_out,
+            masking_config=config.masking,
+            batch_size=config.training.eval_batch_size,
+            seed=config.training.seed,
+            training=False,
+        )
+        for phase in phases
+    ]
+    return SourceSchedule(sources, [phase.start for phase in phases])
 
 
 def _masking_schedule(
-    config: PretrainConfig, train: Sequence[ShardSet]
+    config: PretrainConfig, phases: Sequence[_Phase]
 ) -> tuple[dict[int, MaskingConfig], dict[str, int]]:
     """Returns the masking of training text by the step it applies from.
 
-    And the step of the last change, by the name of the schedule.
+    The second result is the step of the last change, by the schedule's name.
     """
     schedules: tuple[tuple[str, str, type, str], ...] = (
         ("masking_schedule", "masked_lm_prob", float, "2000:0.2"),
@@ -235,7 +304,7 @@ def _masking_schedule(
         for step, value in parse_schedule(name, text, convert, example).items():
             changes.setdefault(step, {})[setting] = value
             last_changes[name] = step
-        for shards in train:
+        for shards in (phase.train for phase in phases):
             require(
                 shards.metadata["record_kind"] == "dynamic",
                 f"{name}={text!r}, and the masks of {shards.directory} are "
@@ -248,26 +317,8 @@ def _masking_schedule(
     return schedule, last_changes
 
 
-def _check_objective(
-    config: PretrainConfig, found: str, directory: str
-) -> None:
-    """Raises UserError unless shards have the objective of the settings."""
-    expected = config.pretraining.sentence_objective
-    if expected:
-        lookup(SENTENCE_OBJECTIVES, expected, "sentence_objective")
-    require(
-        expected in ("", found),
-        f"{directory} was built with sentence_objective={found}, and this run "
-        f"is to learn sentence_objective={expected}: build its shards by "
-        f"python -m bin.build_pretraining_data --sentence_objective={expected}"
-        f", or give this run --sentence_objective={found}.",
-    )
-
-
-def _unequal_lengths(
-    train: Sequence[ShardSet], evaluation: Sequence[ShardSet]
-) -> Iterator[str]:
-    for ours, theirs in zip(train, evaluation, strict=True):
+def _unequal_lengths(phases: Sequence[_Phase]) -> Iterator[str]:
+    for ours, theirs, *_ in phases:
         lengths = [s.metadata["max_seq_length"] for s in (ours, theirs)]
         if lengths[0] != lengths[1]:
             yield (
@@ -278,11 +329,10 @@ def _unequal_lengths(
 
 @dataclasses.dataclass(kw_only=True)
 class _Pretraining(Job):
-    """Pretraining on shards; shards and batches are one for each phase."""
+    """Pretraining on shards; `held_out` has the batches of evaluations."""
 
-    train_shards: list[ShardSet]
-    eval_shards: list[ShardSet]
-    held_out: list[PretrainingBatches]
+    phases: Sequence[_Phase]
+    held_out: SourceSchedule
 
     def build_model(self, **options: Any) -> AlbertModel:
         return AlbertForPretraining(self.model_config, **options)
@@ -291,8 +341,8 @@ class _Pretraining(Job):
         return {
             "job": "pretrain",
             "config": to_dict(self.config),
-            "train_data": [part.fingerprint for part in self.train_shards],
-            "eval_data": [part.fingerprint for part in self.eval_shards],
+            "train_data": [phase.train.fingerprint for phase in self.phases],
+            "eval_data": [phase.held_out.fingerprint for phase in self.phases],
             "tokenizer": self.tokenizer.fingerprint,
             "init_from": self.initial.fingerprint if self.initial else "",
         }
@@ -301,7 +351,7 @@ class _Pretraining(Job):
         # A phase is over with its last step.
         metrics = evaluate_pretraining(
             self.trainer,
-            self.held_out[self.phases.number(step - 1)],
+            self.held_out.at(step - 1),
             self.config.training.max_eval_steps,
             self.depths.at(step - 1),
         )
@@ -317,7 +367,7 @@ class _Pretraining(Job):
         baseline = metrics["most_frequent_token_accuracy"]
         if (
             step < _SHARE_TO_LEAVE_BASELINE * num_train_steps
-            or accuracy > baseline + _MARGIN_ABOVE_BASELINE
+            or accuracy > baseline + MARGIN_ABOVE_BASELINE
         ):
             return
         depth = self.depths.at(step - 1) or len(sharing_plan(self.model_config))
@@ -342,27 +392,18 @@ class _Pretraining(Job):
             f"reasons: {'; '.join(reasons)}. Start again in another --run_dir."
         )
 
-    def flops(self, step: int, batch: Batch) -> int:
-        source: Any = self.phases.source(step)
-        return training_flops(
-            self.model_config,
-            batch_size=source.batch_size,
-            seq_length=source.max_seq_length,
-            num_predictions=source.num_predictions,
-            read_positions_only=True,
-            num_applications=self.depths.at(step),
-        )
-
     def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
-        sources: Sequence[Any] = self.phases.sources
         save_model_directory(
             directory,
             self.trainer.model,
             self.tokenizer,
-            max_seq_length=max(source.max_seq_length for source in sources),
+            max_seq_length=max(
+                phase.train.metadata["max_seq_length"] for phase in self.phases
+            ),
         )
 
     def samples(self) -> str:
-        batch = self.held_out[-1].batch(0, range(_NUM_SAMPLES))
+        *_, last = self.held_out
+        batch = last.batch(0, range(_NUM_SAMPLES))
         logits = self.trainer.outputs(batch)["masked_lm_logits"]
         return masked_sentences(self.tokenizer, batch, logits)

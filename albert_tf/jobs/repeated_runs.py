@@ -42,7 +42,7 @@ class RepeatedRuns:
     def summary(self) -> dict[str, dict[str, Any]]:
         """Returns `values`, `median` and `spread` (range) of each metric.
 
-        Of the last evaluations, and of the best one.
+        They are those of the last evaluations, and of the best ones.
         """
         columns = {
             name: [run.last[name] for run in self.runs]

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.cluster.distribution import local_rows
 from albert_tf.config import UserError, override, require
-from albert_tf.inputs.input_pipeline import prefetch
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.interchange.model_directory import (
     LoadedModel,
@@ -20,8 +18,7 @@ from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.base import Answers, Prediction, Table
 from albert_tf.training.evaluator import Evaluator
-from albert_tf.training.objectives import head_objective
-from albert_tf.training.running_statistics import RunningMeans
+from albert_tf.training.training_loss import head_loss
 
 
 class EvaluatedExamples:
@@ -51,19 +48,12 @@ class EvaluatedExamples:
 
         `progress` takes the numbers of rows done and in all.
         """
-        batches, num_rows = self.batches, len(self.features)
-        means = RunningMeans()
+        num_rows, done = len(self.features), 0
         outputs_of_rows: dict[str, list] = {}
-        replica_rows = local_rows(batches.batch_size, trainer.strategy)
-        source = prefetch(
-            lambda step: (step, batches.batch(step, replica_rows)),
-            range(batches.num_steps),
-        )
-        done = 0
-        for step, batch in source:
-            losses, outputs = trainer.prediction_step(batch)
-            means.add(losses)
-            rows = batches.record_numbers(step)
+
+        def collect(step: int, outputs: dict[str, np.ndarray]) -> None:
+            nonlocal done
+            rows = self.batches.record_numbers(step)
             for name, values in outputs.items():
                 self._check_finite(values[: len(rows)], rows)
                 slots = outputs_of_rows.setdefault(name, [None] * num_rows)
@@ -71,10 +61,12 @@ class EvaluatedExamples:
                     slots[row] = value
             done += len(rows)
             progress(done, num_rows)
+
+        means = trainer.evaluate(self.batches, collect, with_outputs=True)
         kind, config = self.builder.kind, self.builder.config
         scores = kind.scores(self.features, outputs_of_rows, config)
         answers = Answers(self.examples, scores, config, self.builder.labels)
-        return means.means()["loss"], answers
+        return means["loss"], answers
 
     def _check_finite(self, values: np.ndarray, rows: np.ndarray) -> None:
         """Raises UserError for outputs `[rows, ...]` that are not finite."""
@@ -135,19 +127,12 @@ def evaluate_task(
     """
     kind = task.kind
     examples = task.read(data_dir, split, log)
-    unlabelled = [e for e in examples if not kind.has_label(e)]
-    if 0 < len(unlabelled) < len(examples):
-        raise UserError(
-            f"{unlabelled[0].location} has no label, though others have; "
-            "expected labels for all examples of a split or for none."
-        )
+    labelled = _are_labelled(task, examples)
     answers: list[Answers] = []
     expected = list(task.labels)
     for model_dir in model_dirs:
         loaded = load(model_dir)
-        loaded.require_head(
-            kind.head, model_dir, f"fine-tune one for {task.name} first."
-        )
+        _check_task(task, loaded, model_dir, log)
         labels = loaded.labels or [] if kind.labelled else []
         # The labels of the task, or else of the first model.
         expected = expected or labels
@@ -159,36 +144,65 @@ def evaluate_task(
         config = loaded.features
         if null_threshold is not None:
             config = override(config, {"null_threshold": null_threshold})
+        builder = FeatureBuilder(
+            kind, loaded.tokenizer, config, labels, workers, cache_dir, log
+        )
         evaluated = EvaluatedExamples(
-            FeatureBuilder(
-                kind, loaded.tokenizer, config, labels, workers, cache_dir, log
-            ),
+            builder,
             examples,
             batch_size=batch_size,
             widths=bucket_widths(config.max_seq_length),
         )
         trainer = Evaluator(
             loaded.model,
-            head_objective(kind.head),
+            head_loss(kind.head),
             strategy=tf.distribute.get_strategy(),
         )
-        if loaded.task and loaded.task.task != task.name:
-            log(
-                f"{model_dir} was fine-tuned for {loaded.task.task}, and is "
-                f"now evaluated on {task.name}."
-            )
         answers.append(evaluated.answers(trainer, progress)[1])
+    together = _ensemble(task, answers)
+    if not labelled:
+        return TaskEvaluation(task, together, {}, [])
+    members = [kind.compute_metrics(each, task.metrics) for each in answers]
+    metrics = members[0]
     if len(answers) > 1:
-        thresholds = [member.config.null_threshold for member in answers]
-        mean = {"null_threshold": float(np.mean(thresholds))}
-        ensemble = dataclasses.replace(
-            answers[0],
-            scores=kind.ensemble([member.scores for member in answers]),
-            config=override(answers[0].config, mean),
+        metrics = kind.compute_metrics(together, task.metrics)
+    return TaskEvaluation(task, together, metrics, members)
+
+
+def _are_labelled(task: Task, examples: Sequence[Any]) -> bool:
+    """Returns whether all examples have labels; raises UserError for some."""
+    unlabelled = [e for e in examples if not task.kind.has_label(e)]
+    if 0 < len(unlabelled) < len(examples):
+        raise UserError(
+            f"{unlabelled[0].location} has no label, though others have; "
+            "expected labels for all examples of a split or for none."
         )
-        answers.append(ensemble)
-    if unlabelled:
-        return TaskEvaluation(task, answers[-1], {}, [])
-    metrics = [kind.compute_metrics(each, task.metrics) for each in answers]
-    members = metrics[: len(model_dirs)]
-    return TaskEvaluation(task, answers[-1], metrics[-1], members)
+    return not unlabelled
+
+
+def _check_task(
+    task: Task, loaded: LoadedModel, model_dir: str, log: Log
+) -> None:
+    """Raises UserError for another head, and logs another task."""
+    loaded.require_head(
+        task.kind.head, model_dir, f"fine-tune one for {task.name} first."
+    )
+    if loaded.task and loaded.task.task != task.name:
+        log(
+            f"{model_dir} was fine-tuned for {loaded.task.task}, and is now "
+            f"evaluated on {task.name}."
+        )
+
+
+def _ensemble(task: Task, members: Sequence[Answers]) -> Answers:
+    """Returns the answers of the members together; of one, its own."""
+    first = members[0]
+    if len(members) == 1:
+        return first
+    thresholds = [member.config.null_threshold for member in members]
+    mean = {"null_threshold": float(np.mean(thresholds))}
+    return dataclasses.replace(
+        first,
+        scores=task.kind.ensemble([member.scores for member in members]),
+        config=override(first.config, mean),
+    )

@@ -8,19 +8,19 @@ from albert_tf.config import RuntimeConfig, override
 from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
-from albert_tf.training.objectives import Objective, pretraining_objective
 from albert_tf.training.trainer import Trainer
+from albert_tf.training.training_loss import TrainingLoss, pretraining_loss
 
 
 def make_probe(
     work: Workload,
     build_model: Callable[..., AlbertModel] = AlbertForPretraining,
-    objective: Objective | None = None,
+    training_loss: TrainingLoss | None = None,
 ) -> Trainer:
     """Returns a Trainer for the workload on one device; of pretraining."""
     return Trainer(
         functools.partial(build_model, work.model),
-        objective or pretraining_objective(SENTENCE_OBJECTIVES["sop"]),
+        training_loss or pretraining_loss(SENTENCE_OBJECTIVES["sop"]),
         make_strategy(RuntimeConfig()),
         work.optimizer,
         override(work.training, {"train_batch_size": work.batch_size}),

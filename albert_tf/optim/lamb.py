@@ -116,7 +116,7 @@ class Lamb(keras.optimizers.Optimizer):
             self.velocities.append(add_moment(name=f"{prefix}_velocity"))
             self.last_trust_ratios.append(
                 self.add_variable(
-                    (), "ones", "float32", name=f"{prefix}_trust_ratio"
+                    (), "zeros", "float32", name=f"{prefix}_trust_ratio"
                 )
                 if adapts
                 else None
@@ -125,8 +125,9 @@ class Lamb(keras.optimizers.Optimizer):
     def trust_ratios(self) -> dict[str, float]:
         """Returns the last trust ratio of each adapted variable, by path.
 
-        It is 1 before the first update. Not for use inside a compiled
-        function; there read the variables in `last_trust_ratios`.
+        A variable that was never updated has none. Not for use inside a
+        compiled function; there read the variables in `last_trust_ratios`,
+        which are 0 before the first update.
 
         Raises:
             ValueError: for two variables with one path.
@@ -142,9 +143,10 @@ class Lamb(keras.optimizers.Optimizer):
                     f"{path}; give each variable once, and layers "
                     "different names."
                 )
+            ratios[path] = 0.0
             if ratio is not None:
                 ratios[path] = float(ops.convert_to_numpy(ratio))
-        return ratios
+        return {path: ratio for path, ratio in ratios.items() if ratio}
 
     def exclude_from_weight_decay(
         self, var_list: list | None = None, var_names: list | None = None

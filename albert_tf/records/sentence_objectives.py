@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from albert_tf.config import PretrainingDataConfig
+from albert_tf.records.loss_terms import MASKED_LM, LossTerm
 from albert_tf.records.segments import (
     DocumentCutter,
     Draws,
@@ -19,7 +20,6 @@ from albert_tf.records.segments import (
     pick,
     random_segment,
 )
-from albert_tf.records.targets import MASKED_LM, Target
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SentenceObjective:
     step: Callable[[DocumentCutter, int, Draws], Step]
     # The meaning of each label; of two, each is drawn half of the time.
     label_words: tuple[str, ...]
-    targets: tuple[Target, ...]  # of the heads that learn the labels
+    loss_terms: tuple[LossTerm, ...]  # of the heads that learn labels
     num_segments: int = 2
     needs_other_documents: bool = False  # instances may take segments of them
 
@@ -119,8 +119,8 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
             "are two segments in their order",
             _sentence_order,
             ("in order", "swapped"),
-            targets=(
-                Target(
+            loss_terms=(
+                LossTerm(
                     title="sentence-order accuracy",
                     loss="sentence_order_loss",
                     accuracy="sentence_order_accuracy",
@@ -134,8 +134,8 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
             "does the second segment follow the first",
             _next_sentence,
             ("B follows A", "B is random"),
-            targets=(
-                Target(
+            loss_terms=(
+                LossTerm(
                     title="next-sentence accuracy",
                     loss="next_sentence_loss",
                     accuracy="next_sentence_accuracy",
@@ -151,14 +151,14 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
             "head stay as they are",
             _single_segment,
             ("",),
-            targets=(),
+            loss_terms=(),
             num_segments=1,
         ),
     )
 }
 
 
-def pretraining_targets() -> tuple[Target, ...]:
-    """Returns masked LM and the targets of all sentence objectives."""
+def pretraining_loss_terms() -> tuple[LossTerm, ...]:
+    """Returns the losses of masked LM and of all sentence objectives."""
     rows = SENTENCE_OBJECTIVES.values()
-    return (MASKED_LM, *(target for row in rows for target in row.targets))
+    return (MASKED_LM, *(term for row in rows for term in row.loss_terms))

@@ -106,8 +106,8 @@ class Monitor:
     ) -> dict[str, float]:
         """Writes the scalars of training, and the throughput since last time.
 
-        Returns the latter, see `Throughput.rates`.
-        Of the variables' trust ratios only a summary is printed.
+        Returns the latter, see `Throughput.rates`. A summary alone of the
+        variables' trust ratios is printed.
         """
         if trust_ratios:
             ratios = trust_ratios.values()

@@ -16,6 +16,7 @@ from albert_tf.config import (
     require,
     setting_fields,
     to_dict,
+    without_removed,
 )
 from albert_tf.io import files, locks
 from albert_tf.io.json_files import read_json, write_json
@@ -85,6 +86,10 @@ def _changes(
     if "model" in description:
         defaults["model"] = to_dict(ModelConfig())
     recorded = _completed(recorded, defaults)
+    recorded["config"] = {
+        name: without_removed(section)
+        for name, section in recorded["config"].items()
+    }
     before, after = (
         whole["config"]["training"]["num_train_steps"]
         for whole in (recorded, description)

@@ -36,7 +36,7 @@ def after_call(
             f"evaluations: the run ends at step {step}. "
             + (
                 f"The best model, of step {best['step']:.0f}, is in "
-                f"{job.environment.run_dir}/{BEST_MODEL}."
+                f"{job.run_dir}/{BEST_MODEL}."
                 if best
                 else f"It was never defined; there is no {BEST_MODEL}."
             )
@@ -49,7 +49,7 @@ def _log(
 ) -> None:
     trainer = state.job.trainer
     means = state.window.means()
-    losses = [target.loss for target in trainer.objective.targets]
+    losses = [term.loss for term in trainer.training_loss.terms]
     if set(losses) <= set(means):
         means["loss"] = sum(means[name] for name in losses)
     for name in ("gradient_norm", "learning_rate", "loss_scale"):

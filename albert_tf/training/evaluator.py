@@ -1,16 +1,19 @@
 """Evaluation and prediction steps over the replicas of a model."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.cluster.distribution import distribute_rows
-from albert_tf.inputs.input_pipeline import Batch
+from albert_tf.cluster.distribution import distribute_rows, local_rows
+from albert_tf.inputs.input_pipeline import Batch, prefetch
+from albert_tf.inputs.source_schedule import Source
 from albert_tf.training.gradients import TracePerShape, named_pairs
-from albert_tf.training.objectives import Objective
+from albert_tf.training.running_statistics import RunningMeans
+from albert_tf.training.training_loss import TrainingLoss
 
 Scalars = dict[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
@@ -22,18 +25,26 @@ def accelerator() -> str:
     return next((k for k in kinds if tf.config.list_logical_devices(k)), "")
 
 
+def on_one_cpu(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether one CPU computes all, as long as there are tokens.
+
+    Replicas would wait for one another, and small parts slow accelerators down.
+    """
+    return strategy.num_replicas_in_sync == 1 and not accelerator()
+
+
 class Evaluator:
     """A model and its replicas; made in the strategy's scope."""
 
     def __init__(
         self,
         model: keras.Model,
-        objective: Objective,
+        training_loss: TrainingLoss,
         *,
         strategy: tf.distribute.Strategy,
     ) -> None:
         self.model = model
-        self.objective = objective
+        self.training_loss = training_loss
         self.strategy = strategy
         self._step = TracePerShape(self._distributed_step)
 
@@ -47,14 +58,53 @@ class Evaluator:
         replicas = "1 replica" if number == 1 else f"{number} replicas"
         return f"{replicas} on {accelerator() or 'CPU'}"
 
+    def evaluate(
+        self,
+        batches: Source,
+        collect: Callable[[int, dict[str, np.ndarray]], None],
+        *,
+        max_steps: int = 0,
+        num_applications: int | None = None,
+        with_outputs: bool = False,
+    ) -> dict[str, float]:
+        """Returns the means of `evaluation_step` over batches; 0 steps: all.
+
+        `collect` takes the number and the arrays of each step.
+        """
+        rows = local_rows(batches.batch_size, self.strategy)
+        num_steps = min(batches.num_steps, max_steps or batches.num_steps)
+        means = RunningMeans()
+        for step, batch in prefetch(
+            lambda step: (step, batches.batch(step, rows)), range(num_steps)
+        ):
+            scalars, arrays = self.evaluation_step(
+                batch, num_applications, with_outputs=with_outputs
+            )
+            means.add(scalars)
+            collect(step, arrays)
+        return means.means()
+
     def evaluation_step(
-        self, batch: Batch, num_applications: int | None = None
+        self,
+        batch: Batch,
+        num_applications: int | None = None,
+        *,
+        with_outputs: bool = False,
     ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
         """Returns `sum:` and `weight:` of each metric over the global batch.
 
-        And the label weights `[classes]`, by the name of the baseline.
+        The arrays are the label weights `[classes]`, by the name of the
+        baseline. Or `with_outputs` those of the heads, `[batch, ...]` with the
+        padding of the replicas' shares, on every worker; the scalars are then
+        those of the losses.
         """
-        return self._results(batch, num_applications, with_outputs=False)
+        results = self._step(
+            batch,
+            distribute_rows(self.strategy, batch),
+            num_applications=num_applications,
+            with_outputs=with_outputs,
+        )
+        return tf.nest.map_structure(lambda value: value.numpy(), results)
 
     def outputs(self, batch: Batch) -> dict[str, np.ndarray]:
         """Returns the heads' outputs for a batch, computed on one device."""
@@ -62,34 +112,13 @@ class Evaluator:
         outputs = self.model(tensors, training=False, heads_only=True)
         return {name: value.numpy() for name, value in outputs.items()}
 
-    def prediction_step(
-        self, batch: Batch
-    ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        """Returns `sum:` and `weight:` of each loss, and the heads' outputs.
-
-        Every worker gets the outputs of all rows, `[batch, ...]`, including
-        the padding of the replicas' shares.
-        """
-        return self._results(batch, None, with_outputs=True)
-
-    def _results(
-        self, batch: Batch, num_applications: int | None, *, with_outputs: bool
-    ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        results = self._step(
-            batch,
-            distribute_rows(self.strategy, batch),
-            num_applications,
-            with_outputs=with_outputs,
-        )
-        return tf.nest.map_structure(lambda value: value.numpy(), results)
-
     def _distributed_step(
-        self, batch: dict, num_applications: int | None, *, with_outputs: bool
+        self, batch: dict, *, with_outputs: bool, **options: Any
     ) -> tuple[Scalars, Tensors]:
         step = functools.partial(
-            self._replica_step,
-            num_applications=num_applications,
+            self._evaluate_replica,
             with_outputs=with_outputs,
+            **options,
         )
         scalars, arrays = self.strategy.run(step, args=(batch,))
         if with_outputs and self.strategy.num_replicas_in_sync > 1:
@@ -99,7 +128,7 @@ class Evaluator:
             }
         return self._first((scalars, arrays))
 
-    def _replica_step(
+    def _evaluate_replica(
         self,
         features: dict,
         num_applications: int | None,
@@ -112,11 +141,11 @@ class Evaluator:
             heads_only=True,
             num_applications=num_applications,
         )
-        pairs = self.objective.losses(outputs, features)
+        pairs = self.training_loss.losses(outputs, features)
         if with_outputs:
             return reduced_scalars(named_pairs(pairs)), outputs
-        pairs |= self.objective.metrics(outputs, features)
-        labels = self.objective.label_weights(outputs, features)
+        pairs |= self.training_loss.metrics(outputs, features)
+        labels = self.training_loss.label_weights(outputs, features)
         totals = all_reduce(list(labels.values()))
         return (
             reduced_scalars(named_pairs(pairs)),

@@ -2,47 +2,19 @@
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from albert_tf.training.objectives import Objective
+from albert_tf.training.training_loss import TrainingLoss
 
 Features = dict[str, tf.Tensor]
 Sums = dict[str, tf.Tensor]
 # `sum:` and `weight:` scalars; and the gradient of each variable that a loss
 # reaches, by path.
 Results = tuple[Sums, dict[str, tf.Tensor]]
-
-# Capacities for packed tokens, in standard deviations of a batch's tokens from
-# their mean. Each costs compilation. With 64 sequences of books 1.5 % of what
-# they hold is padding; a batch in hundreds exceeds the last.
-_DEVIATIONS = (-0.7, 0.0, 0.7, 2.5)
-# Capacities are multiples of this share of the batch with its padding, so
-# that large batches, whose tokens vary little, need fewer.
-_CAPACITY_STEPS = 128
-
-
-def token_capacities(
-    lengths: np.ndarray, num_sequences: int, seq_length: int
-) -> list[int]:
-    """Returns the capacities of packed batches in tokens, ascending.
-
-    `lengths` are a sample of sequences without padding. Batches that exceed
-    the last capacity are to be computed with their padding.
-    """
-    padded = num_sequences * seq_length
-    mean = num_sequences * lengths.mean()
-    deviation = math.sqrt(num_sequences) * lengths.std()
-    step = max(padded // _CAPACITY_STEPS, 1)
-    wanted = (mean + factor * deviation for factor in _DEVIATIONS)
-    # One more: the last packed token is always padding.
-    rounded = {step * math.ceil((tokens + 1) / step) for tokens in wanted}
-    return sorted(size for size in rounded if size < padded)
 
 
 def named_pairs(pairs: Mapping[str, tuple]) -> Sums:
@@ -84,28 +56,21 @@ class GradientComputation:
     """Forward and backward pass of a replica's rows.
 
     Micro-batches go through one compiled loop (gradient accumulation), parts
-    of the rows with different widths one after the other. Packed sequences
-    are computed by the smallest of a few capacities that holds their tokens.
-    Nothing is reduced over replicas.
+    of the rows with different widths one after the other. Nothing is reduced
+    over replicas.
     """
 
     def __init__(
         self,
         model: keras.Model,
-        objective: Objective,
+        training_loss: TrainingLoss,
         variables: Sequence[keras.Variable],
         *,
         xla: bool,
-        packed_lengths: Mapping[int, np.ndarray] | None = None,
     ) -> None:
-        """Prepares the gradients of `variables`; XLA compiles the whole.
-
-        Where sequences are packed, `packed_lengths` has by their length with
-        padding the lengths of some of them without.
-        """
-        self._packed_lengths = packed_lengths or {}
+        """Prepares the gradients of `variables`; XLA compiles the whole."""
         self._model = model
-        self._objective = objective
+        self._training_loss = training_loss
         self._variables = list(variables)
         self._compute = TracePerShape(self._forward_and_backward, xla=xla)
 
@@ -131,11 +96,16 @@ class GradientComputation:
                 which there is only padding. Empty: all rows are one part.
         """
         rows, full = keys.shape[0], features["input_ids"].shape[-1]
-        compute = functools.partial(
-            self._pack_and_compute,
-            factors=factors,
-            num_applications=num_applications,
-        )
+
+        def compute(features: Features, keys: tf.Tensor) -> Results:
+            return self._compute(
+                features,
+                features,
+                keys,
+                factors,
+                num_applications=num_applications,
+            )
+
         results = []
         for part, width in _parts(
             rows, part_widths or (full,), merge=micro_batch_size == rows
@@ -151,44 +121,11 @@ class GradientComputation:
 
     def _cut(self, features: Features, rows: slice, width: int) -> Features:
         """Returns rows of the features, sequences cut to a width."""
-        sequences = self._objective.sequence_features
+        sequences = self._training_loss.sequence_features
         return {
             name: value[rows, ..., :width] if name in sequences else value[rows]
             for name, value in features.items()
         }
-
-    def _pack_and_compute(
-        self,
-        features: Features,
-        keys: tf.Tensor,
-        factors: Mapping[str, tf.Tensor],
-        num_applications: int | None,
-    ) -> Results:
-        rows, width = keys.shape[0], features["input_ids"].shape[-1]
-
-        def compute(token_capacity: int | None) -> Results:
-            return self._compute(
-                features,
-                features,
-                keys,
-                factors,
-                num_applications=num_applications,
-                token_capacity=token_capacity,
-            )
-
-        capacities: list[int] = []
-        if width in self._packed_lengths:
-            lengths = self._packed_lengths[width]
-            capacities = token_capacities(lengths, rows, width)
-        if not capacities:
-            return compute(None)
-        # In the graph, with static shapes: one trace for all steps, equal on
-        # all workers.
-        tokens = tf.reduce_sum(tf.cast(features["input_mask"], tf.int32))
-        return tf.switch_case(
-            tf.searchsorted(capacities, [tokens + 1])[0],
-            [functools.partial(compute, size) for size in (*capacities, None)],
-        )
 
     def _forward_and_backward(
         self,
@@ -196,7 +133,6 @@ class GradientComputation:
         keys: tf.Tensor,
         factors: Mapping[str, tf.Tensor],
         num_applications: int | None,
-        token_capacity: int | None,
     ) -> Results:
         with tf.GradientTape() as tape:
             outputs = self._model(
@@ -205,16 +141,15 @@ class GradientComputation:
                 training=True,
                 heads_only=True,
                 num_applications=num_applications,
-                token_capacity=token_capacity,
             )
-            losses = self._objective.losses(outputs, features)
+            losses = self._training_loss.losses(outputs, features)
             loss = tf.add_n(
                 [losses[name][0] * factor for name, factor in factors.items()]
             )
         gradients = tape.gradient(
             loss, {v.path: v.value for v in self._variables}
         )
-        metrics = self._objective.metrics(outputs, features)
+        metrics = self._training_loss.metrics(outputs, features)
         return named_pairs({**losses, **metrics}), {
             path: tf.convert_to_tensor(gradient)
             for path, gradient in gradients.items()

@@ -2,10 +2,10 @@
 
 import abc
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.cluster.distribution import make_strategy
@@ -17,40 +17,33 @@ from albert_tf.config import (
     lookup,
 )
 from albert_tf.inputs.input_pipeline import Batch
-from albert_tf.inputs.phases import DepthSchedule, Phases
+from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import InitialWeights
+from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.optim.optimizers import OPTIMIZERS
 from albert_tf.text.tokenizer_base import Tokenizer
-from albert_tf.training.objectives import Objective
+from albert_tf.training.depth_schedule import DepthSchedule
 from albert_tf.training.trainer import Trainer
+from albert_tf.training.training_loss import TrainingLoss
 
+# A model whose accuracy is no better than this above that of always predicting
+# the most frequent class is not learning.
+MARGIN_ABOVE_BASELINE = 0.02
 # Words in the names of metrics.
 _LOWER_IS_BETTER = {"loss", "perplexity", "error"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Environment:
-    """Where a job runs; `run_dir` may not exist yet."""
-
-    strategy: tf.distribute.Strategy
-    run_dir: str
-    runtime: RuntimeConfig
-
-
-def start(
-    config: PretrainConfig | FinetuneConfig,
-    run_dir: str,
-    runtime: RuntimeConfig | None,
-) -> Environment:
-    """Returns the environment of a job, checked before the long start.
+def strategy_for(
+    config: PretrainConfig | FinetuneConfig, runtime: RuntimeConfig
+) -> tf.distribute.Strategy:
+    """Returns the strategy of a job, checked before the long start.
 
     Raises:
         UserError: for an unknown optimizer, and devices that are not there.
     """
     lookup(OPTIMIZERS, config.optimizer.optimizer, "optimizer")
-    runtime = runtime or RuntimeConfig()
-    return Environment(make_strategy(runtime), run_dir, runtime)
+    return make_strategy(runtime)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -59,26 +52,27 @@ class Job(abc.ABC):
 
     Attributes:
         config: resolved; nothing changes it while the job runs.
+        run_dir: may not exist yet.
         initial: weights to start from; None: random ones.
-        phases: training batches.
+        sources: training batches.
         metric_names: the keys that `evaluate` returns.
-        packed_lengths: see GradientComputation; None: nothing is packed.
         warnings: lines for the log.
         last_changes: the steps of further schedules' last changes, by name.
         trainer: of the job's model, once `train` has built it.
     """
 
     config: PretrainConfig | FinetuneConfig
-    environment: Environment
+    strategy: tf.distribute.Strategy
+    run_dir: str
+    runtime: RuntimeConfig
     model_config: ModelConfig
     tokenizer: Tokenizer
     initial: InitialWeights | None
-    objective: Objective
-    phases: Phases
-    depths: DepthSchedule
+    training_loss: TrainingLoss
+    sources: SourceSchedule
     best_metric: str
     metric_names: Collection[str]
-    packed_lengths: Mapping[int, np.ndarray] | None = None
+    depths: DepthSchedule = dataclasses.field(default_factory=DepthSchedule)
     warnings: tuple[str, ...] = ()
     last_changes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     log: Callable[[str], None] = print
@@ -103,9 +97,25 @@ class Job(abc.ABC):
         Only the chief calls it.
         """
 
-    @abc.abstractmethod
     def flops(self, step: int, batch: Batch) -> int:
-        """Returns the floating-point operations of a step."""
+        """Returns the floating-point operations of a step on a batch."""
+        *choices, _ = batch["input_ids"].shape[1:]
+        rows = self.sources.at(step).batch_size * math.prod(choices)
+        widths = self.trainer.part_widths(batch)
+        predictions = batch.get("masked_lm_positions")
+        return sum(
+            training_flops(
+                self.model_config,
+                batch_size=rows // len(widths),
+                seq_length=width,
+                num_predictions=0
+                if predictions is None
+                else predictions.shape[1],
+                read_positions_only=self.trainer.model.reads_positions_only(),
+                num_applications=self.depths.at(step),
+            )
+            for width in widths
+        )
 
     def samples(self) -> str:
         """Returns sample predictions in Markdown; empty: none."""

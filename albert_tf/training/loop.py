@@ -58,14 +58,13 @@ def train(job: Job) -> dict[str, float]:
             job.log(initialize(model, job.initial))
         return model
 
-    strategy, run_dir = job.environment.strategy, job.environment.run_dir
+    strategy, run_dir = job.strategy, job.run_dir
     job.trainer = Trainer(
         build,
-        job.objective,
+        job.training_loss,
         strategy,
         job.config.optimizer,
         job.config.training,
-        job.packed_lengths,
     )
     changes: dict[str, list] = {}
     with contextlib.ExitStack() as stack:
@@ -73,12 +72,12 @@ def train(job: Job) -> dict[str, float]:
         stack.enter_context(out_of_memory())
         if is_chief(strategy):
             stack.enter_context(locked(run_dir))
-            # Only after all other checks: a corrected command may use the
-            # same directory.
+            # This comes after all other checks: a corrected command may use
+            # the same directory.
             changes = claim(
                 run_dir,
                 job.description(),
-                extends=bool(job.environment.runtime.extend_to_steps),
+                extends=bool(job.runtime.extend_to_steps),
             )
             remove_leftovers(run_dir)
             for name in (BEST_MODEL, MODEL):
@@ -96,15 +95,15 @@ class _Loop:
         self.job = job
         self.trainer = job.trainer
         self.config = job.config.training
-        self.runtime = job.environment.runtime
+        self.runtime = job.runtime
         self.interruption = Interruption()
         self.state = RunState(job)
         self.profiler = Profiler(
             self.runtime.profile_steps,
-            os.path.join(job.environment.run_dir, "tensorboard"),
+            os.path.join(job.run_dir, "tensorboard"),
             writes=is_chief(self.trainer.strategy),
         )
-        # Pairs of a phase's number and a depth.
+        # Pairs of a source's number and a depth.
         self.compiled: set[tuple[int, int | None]] = set()
         self.stragglers = Stragglers(
             self.trainer.strategy, self.config.precision
@@ -123,7 +122,7 @@ class _Loop:
                 self._train()
             except RollBack:
                 state.roll_back()
-        # Also in a run that was killed after its last checkpoint.
+        # A run that was killed after its last checkpoint lacks it.
         state.save_model(MODEL, needed=True)
         # A barrier: a worker that leaves early counts as lost.
         broadcast(self.trainer.strategy, 0.0)
@@ -161,8 +160,8 @@ class _Loop:
         with contextlib.closing(source):
             while not self.state.progress.finished:
                 call, batches = self._next(source)
-                if call.start in self._stage_starts():
-                    # Its losses do not compare with those before.
+                if call.start in self._changes_of_batches():
+                    # The losses do not compare with those before.
                     self.state.spikes.losses = []
                 with self._compiling(call.start), self.profiler.profiled(call):
                     results = self.trainer.train_steps(
@@ -176,9 +175,9 @@ class _Loop:
                 better = after_call(self.state, self.stragglers, results[-1])
                 self._save_or_stop(better, bool(results[-1]["stop_requested"]))
 
-    def _stage_starts(self) -> set[int]:
+    def _changes_of_batches(self) -> set[int]:
         """Returns the steps where masks, shards or depth change."""
-        return {*self.job.phases.starts, *self.job.depths.starts}
+        return {*self.job.sources.starts, *self.job.depths.starts}
 
     def _calls(self, step: int) -> Iterator[range]:
         """Yields the steps of each call; actions happen between calls."""
@@ -190,7 +189,7 @@ class _Loop:
         ]
         fixed = sorted(
             {
-                *self._stage_starts(),
+                *self._changes_of_batches(),
                 *self.profiler.steps,
                 config.num_train_steps,
             }
@@ -203,10 +202,10 @@ class _Loop:
             step = min(stops)
 
     def _batches(self, call: range) -> tuple[range, list[Batch]]:
-        phases = self.job.phases
-        rows = self.trainer.rows(phases.source(call.start).batch_size)
+        sources = self.job.sources
+        rows = self.trainer.rows(sources.at(call.start).batch_size)
         passed_over = self.state.progress.passed_over
-        return call, [phases.batch(step, passed_over, rows) for step in call]
+        return call, [sources.batch(step, passed_over, rows) for step in call]
 
     def _next(self, source: Iterator) -> tuple[range, list[Batch]]:
         state = self.state
@@ -233,9 +232,9 @@ class _Loop:
     def _compiling(self, step: int) -> Iterator[None]:
         """Logs a call that compiles the step, which may take minutes.
 
-        It is the first call of the process, of a phase or of a depth.
+        It is the first call of the process, of a source or of a depth.
         """
-        key = (self.job.phases.number(step), self.job.depths.at(step))
+        key = (self.job.sources.number(step), self.job.depths.at(step))
         if key in self.compiled:
             yield
             return
@@ -251,7 +250,7 @@ class _Loop:
 
     def _account(self, batch: Batch, result: dict[str, float]) -> None:
         state, progress = self.state, self.state.progress
-        numbers = self.job.phases.record_numbers(
+        numbers = self.job.sources.record_numbers(
             state.step, progress.passed_over
         )
         progress.records_crc32 = zlib.crc32(
@@ -260,7 +259,7 @@ class _Loop:
         state.monitor.advance(
             loss=result["loss"],
             sequences=len(numbers),
-            # Of every choice in multiple choice.
+            # An example of multiple choice has the tokens of every choice.
             tokens=len(numbers) * math.prod(batch["input_ids"].shape[1:]),
             flops=self.job.flops(state.step, batch),
         )

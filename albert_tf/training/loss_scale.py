@@ -8,12 +8,36 @@ _MAX_SCALE = 2.0**24
 _GROWTH_STEPS = 2000
 
 
+def make_loss_scale(precision: str) -> "LossScale":
+    """Returns the scale for a precision, in the strategy's scope."""
+    return _AdaptiveScale() if precision == "float16" else LossScale()
+
+
 class LossScale:
+    """The scale 1, for precisions that hold small gradients."""
+
+    def variables(self) -> dict[str, tf.Variable]:
+        """Returns the variables for a checkpoint, by name."""
+        return {}
+
+    def value(self) -> tf.Tensor | float:
+        """Returns the factor of the loss, and so of its gradients."""
+        return 1.0
+
+    def update(self, finite: tf.Tensor) -> None:
+        """Adapts the scale to whether a step was finite."""
+
+    def scalars(self) -> dict[str, tf.Tensor]:
+        """Returns what is logged of it."""
+        return {}
+
+
+class _AdaptiveScale(LossScale):
     """A scale that halves at an overflow and doubles after 2,000 good steps.
 
     Keras' LossScaleOptimizer checks one replica's gradients before they are
     reduced, so that an infinity on another replica reaches the weights; this
-    one uses the reduced gradient.
+    one is for the reduced gradient.
     """
 
     def __init__(self) -> None:
@@ -21,25 +45,35 @@ class LossScale:
         self._good_steps = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def variables(self) -> dict[str, tf.Variable]:
-        """Returns the variables for a checkpoint, by name."""
         return {
             "loss_scale/scale": self._scale,
             "loss_scale/good_steps": self._good_steps,
         }
 
     def value(self) -> tf.Tensor:
-        """Returns the scale, a float32 scalar."""
         return tf.convert_to_tensor(self._scale)
 
-    def next_values(self, finite: tf.Tensor) -> list[tf.Tensor]:
-        """Returns the variables' values after a step, in their order."""
+    def update(self, finite: tf.Tensor) -> None:
         scale = self.value()
         good = tf.convert_to_tensor(self._good_steps) + 1
         grown = good >= _GROWTH_STEPS
         larger = tf.where(grown, tf.minimum(scale * 2.0, _MAX_SCALE), scale)
         smaller = tf.maximum(scale * 0.5, 1.0)
         counts = tf.logical_and(finite, tf.logical_not(grown))
-        return [
-            tf.where(finite, larger, smaller),
-            tf.where(counts, good, tf.zeros_like(good)),
-        ]
+
+        def assign(_: tf.distribute.Strategy, *values: tf.Tensor) -> None:
+            for variable, value in zip(
+                self.variables().values(), values, strict=True
+            ):
+                variable.assign(value)
+
+        tf.distribute.get_replica_context().merge_call(
+            assign,
+            args=(
+                tf.where(finite, larger, smaller),
+                tf.where(counts, good, tf.zeros_like(good)),
+            ),
+        )
+
+    def scalars(self) -> dict[str, tf.Tensor]:
+        return {"loss_scale": self.value()}

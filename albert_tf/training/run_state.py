@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ MODEL = "model"
 BEST_MODEL = "best_model"
 # Failures to write in a row after which the run ends.
 _MAX_FAILURES = 3
+# It is measured once for all runs of a process, since it takes half a second.
+_peak_flops = functools.cache(matmul_rate)
 
 
 class RunState:
@@ -36,7 +39,7 @@ class RunState:
     def __init__(self, job: Job) -> None:
         trainer, config = job.trainer, job.config.training
         self.job = job
-        self._run_dir = job.environment.run_dir
+        self._run_dir = job.run_dir
         self._is_chief = is_chief(trainer.strategy)
         self.checkpoints = Checkpoints(
             os.path.join(self._run_dir, "checkpoints"),
@@ -45,9 +48,9 @@ class RunState:
         )
         self._failures = 0
         self.monitor: Monitor | None = None
-        # Of all replicas, as the throughput that it is compared with.
+        # All replicas count, as in the throughput that it is compared with.
         self._peak_flops = (
-            matmul_rate(config.precision) * trainer.num_devices()
+            _peak_flops(config.precision) * trainer.num_devices()
             if self._is_chief
             else None
         )
@@ -149,7 +152,7 @@ class RunState:
         self.log(f"{problem} The run continues and tries again later.")
 
     def _check_directory(self) -> None:
-        # Saving would create it again, with half of a run in it.
+        # Saving would create a new one, with half of a run in it.
         path = os.path.join(self._run_dir, CONFIG)
         try:
             files.open(path).close()
@@ -167,8 +170,8 @@ class RunState:
         self.step = restored.step if restored else 0
         self.progress = Progress(**restored.state) if restored else Progress()
         if self.step >= config.num_train_steps:
-            # Also after a kill between an extension's checkpoint and its
-            # record in config.json.
+            # The checkpoint may not say so, after a kill between an
+            # extension's checkpoint and its record in config.json.
             self.progress.finished = True
         self.window = RunningMeans(self.progress.window)
         self.spikes = SpikeDetector(config.max_loss_spike, self.progress.losses)

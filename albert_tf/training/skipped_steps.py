@@ -73,7 +73,7 @@ def handle_skipped(state: RunState, result: Mapping[str, float]) -> None:
 def _report_nonfinite(state: RunState, result: Mapping[str, float]) -> str:
     """Writes the records of the step to events.jsonl; returns a message."""
     name = "loss" if not math.isfinite(result["loss"]) else "gradient_norm"
-    records = state.job.phases.record_names(
+    records = state.job.sources.record_names(
         state.step - 1, state.progress.passed_over
     )
     state.monitor.log_event(
@@ -84,5 +84,5 @@ def _report_nonfinite(state: RunState, result: Mapping[str, float]) -> str:
         listed += f" and {len(records) - _MAX_NAMED_RECORDS} more"
     return (
         f"{name} is {result[name]} at step {state.step}; its batch: {listed} "
-        f"(all in {state.job.environment.run_dir}/events.jsonl)"
+        f"(all in {state.job.run_dir}/events.jsonl)"
     )

@@ -1,4 +1,4 @@
-"""The training step: forward, backward, all-reduce, clipping, update.
+"""The training step: gradients, clipping, update, over all replicas.
 
 A custom loop and not `Model.fit`: under MirroredStrategy fit cannot accumulate
 gradients, run several steps per call or compile (Keras 3.15), clips before
@@ -8,7 +8,8 @@ the reduction and weights replicas equally whatever they hold.
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -24,13 +25,15 @@ from albert_tf.optim.schedules import learning_rate_at
 from albert_tf.optim.variable_rules import rate_multipliers, trained_variables
 from albert_tf.training.evaluator import (
     Evaluator,
-    accelerator,
+    Scalars,
     all_reduce,
+    on_one_cpu,
     reduced_scalars,
 )
 from albert_tf.training.gradients import GradientComputation, TracePerShape
-from albert_tf.training.loss_scale import LossScale
-from albert_tf.training.objectives import Objective
+from albert_tf.training.loss_scale import make_loss_scale
+from albert_tf.training.training_loss import TrainingLoss
+from albert_tf.training.variable_update import VariableUpdate
 
 DTYPE_POLICIES = {
     "float32": "float32",
@@ -50,15 +53,12 @@ class Trainer(Evaluator):
     def __init__(
         self,
         build_model: Callable[..., keras.Model],
-        objective: Objective,
+        training_loss: TrainingLoss,
         strategy: tf.distribute.Strategy,
         optimizer: OptimizerConfig,
         training: TrainingConfig,
-        packed_lengths: Mapping[int, np.ndarray] | None = None,
     ) -> None:
         """Prepares the steps of a new model, `build_model(remat=, dtype=)`.
-
-        See Evaluator and GradientComputation.
 
         Raises:
             UserError: for an unknown optimizer, or an invalid pattern of
@@ -66,31 +66,29 @@ class Trainer(Evaluator):
         """
         self._optimizer_config = optimizer
         self._training_config = training
-        self._updated_paths: set[str] = set()
-        self._loss_scale: LossScale | None = None
         self._average: MovingAverage | None = None
         with strategy.scope():
             keras.utils.set_random_seed(training.seed)
             model = build_model(
                 remat=training.remat, dtype=DTYPE_POLICIES[training.precision]
             )
-            super().__init__(model, objective, strategy=strategy)
+            super().__init__(model, training_loss, strategy=strategy)
             self._trained = trained_variables(model, optimizer.freeze)
             self.optimizer = build_optimizer(optimizer, model.compute_dtype)
             self.optimizer.build(self._trained)
-            if training.precision == "float16":
-                self._loss_scale = LossScale()
+            self._loss_scale = make_loss_scale(training.precision)
             if optimizer.ema_decay:
                 self._average = MovingAverage(
                     self._trained, optimizer.ema_decay
                 )
-        self._multipliers = rate_multipliers(model, optimizer.layer_decay)
         self._compute_gradients = GradientComputation(
-            model,
-            objective,
+            model, training_loss, self._trained, xla=training.xla
+        )
+        self._update = VariableUpdate(
+            self.optimizer,
             self._trained,
-            xla=training.xla,
-            packed_lengths=packed_lengths,
+            rate_multipliers(model, optimizer.layer_decay),
+            self._average,
         )
         self._train = TracePerShape(self._train_step)
         self._train_many = TracePerShape(self._train_loop)
@@ -111,12 +109,10 @@ class Trainer(Evaluator):
     def part_widths(self, batch: Batch) -> tuple[int, ...]:
         """Returns the widths at which equal parts of a batch are computed.
 
-        Only on one CPU, which takes as long as there are tokens. Replicas
-        would wait for one another, and small parts slow accelerators down:
-        there all rows are one part, as wide as the batch.
+        Elsewhere than on one CPU all rows are one part, as wide as the batch.
         """
         whole = (batch["input_ids"].shape[-1],)
-        if self.strategy.num_replicas_in_sync > 1 or accelerator():
+        if not on_one_cpu(self.strategy):
             return whole
         widths = tuple(map(int, batch.get("part_widths", whole)))
         rows = len(batch["example_numbers"])
@@ -129,8 +125,8 @@ class Trainer(Evaluator):
     def variables(self) -> dict[str, tf.Variable]:
         """Returns every variable that a checkpoint must hold, by its path."""
         found: dict[str, tf.Variable] = {}
-        # Without the states of dropout's seed generators: every mask comes
-        # from a key, and their paths count up within a process.
+        # The states of dropout's seed generators are left out: every mask
+        # comes from a key, and their paths count up within a process.
         for variable in (
             *self.model.trainable_variables,
             *self.optimizer.variables,
@@ -138,31 +134,19 @@ class Trainer(Evaluator):
             if variable.path in found:
                 raise AssertionError(f"two variables at {variable.path}")
             found[variable.path] = variable.value
-        for path, average in self._averages().items():
+        for path, average in self._update.averages().items():
             found[f"average/{path}"] = average
-        if self._loss_scale:
-            found.update(self._loss_scale.variables())
-        return found
-
-    def _averages(self) -> dict[str, tf.Variable]:
-        if not self._average:
-            return {}
-        pairs = zip(self._trained, self._average.averages, strict=True)
-        return {variable.path: average.value for variable, average in pairs}
+        return found | self._loss_scale.variables()
 
     def trust_ratios(self) -> dict[str, float]:
         """Returns the trust ratios in the last step, by path.
 
-        Of variables that have one and that a loss reaches.
+        Variables that have none, or that no loss reaches, are left out.
         """
         if not hasattr(self.optimizer, "trust_ratios"):
             return {}
         ratios: dict[str, float] = self.optimizer.trust_ratios()
-        return {
-            path: ratio
-            for path, ratio in ratios.items()
-            if path in self._updated_paths
-        }
+        return ratios
 
     def learning_rate(self, step: int, num_train_steps: int) -> float:
         """Returns the rate of the update after `step`, in a run so long."""
@@ -217,50 +201,86 @@ class Trainer(Evaluator):
             under float16 `loss_scale`.
         """
         controls = tf.constant([loss_limit, float(stop_requested)])
-        size = self._training_config.steps_per_loop
-        if size == 1:
-            table = [
-                self._train(
-                    batch,
-                    distribute_rows(self.strategy, _per_row(batch)),
-                    controls,
-                    num_applications,
-                    part_widths=self.part_widths(batch),
+        if self._training_config.steps_per_loop == 1:
+            return [
+                _as_floats(
+                    self._train(
+                        batch,
+                        distribute_rows(self.strategy, _per_row(batch)),
+                        controls,
+                        num_applications=num_applications,
+                        part_widths=self.part_widths(batch),
+                    )
                 )
                 for batch in batches
             ]
-        else:
-            # One shape for any number of steps: a shorter stack would be
-            # another trace, with sums in another order.
-            padded = [*batches, *[batches[-1]] * (size - len(batches))]
-            stack = {
-                name: np.stack([batch[name] for batch in padded])
-                for name in _per_row(batches[0])
-            }
-            table = self._train_many(
-                stack,
-                distribute_rows(self.strategy, stack, axis=1),
-                tf.constant(len(batches)),
-                controls,
-                num_applications,
-            )
+        stack = self._stack(batches)
+        columns = self._train_many(
+            stack,
+            distribute_rows(self.strategy, stack, axis=1),
+            tf.constant(len(batches)),
+            controls,
+            num_applications=num_applications,
+        )
+        columns = {name: column.numpy() for name, column in columns.items()}
         return [
-            dict(zip(self._names, map(float, np.array(row)), strict=True))
-            for row in table
+            _as_floats({name: column[n] for name, column in columns.items()})
+            for n in range(len(batches))
         ]
 
+    def _stack(self, batches: Sequence[Batch]) -> Batch:
+        """Returns the batches along a new first axis, of one length always.
+
+        Another length would be another trace, with sums in another order.
+        """
+        missing = self._training_config.steps_per_loop - len(batches)
+        padded = [*batches, *[batches[-1]] * missing]
+        return {
+            name: np.stack([batch[name] for batch in padded])
+            for name in _per_row(batches[0])
+        }
+
     # Compiled functions over all replicas.
+
+    def _train_step(
+        self,
+        batch: dict,
+        controls: tf.Tensor,
+        *,
+        num_applications: int | None,
+        part_widths: tuple[int, ...] = (),
+    ) -> Scalars:
+        """Returns the scalars of a step, see `train_steps`."""
+        step = functools.partial(
+            self._train_replica,
+            num_applications=num_applications,
+            part_widths=part_widths,
+        )
+        return self._first(self.strategy.run(step, args=(batch, controls)))
 
     def _train_loop(
         self,
         stack: dict,
         num_steps: tf.Tensor,
         controls: tf.Tensor,
+        *,
         num_applications: int | None,
-    ) -> tf.Tensor:
-        def run(number: tf.Tensor) -> tf.Tensor:
-            return self._train_step(stack, controls, num_applications, number)
+    ) -> Scalars:
+        """Returns the scalars `[num_steps]` of the first batches' steps."""
 
+        def run(number: tf.Tensor) -> Scalars:
+            batch = self.strategy.run(
+                lambda stack: {name: v[number] for name, v in stack.items()},
+                args=(stack,),
+            )
+            return self._train_step(
+                batch, controls, num_applications=num_applications
+            )
+
+        # The step is traced before the loop, which has to know its scalars.
+        step = tf.function(run, autograph=False).get_concrete_function(
+            tf.TensorSpec([], tf.int32)
+        )
         rows = tf.TensorArray(
             tf.float32,
             self._training_config.steps_per_loop,
@@ -268,178 +288,124 @@ class Trainer(Evaluator):
         )
         _, rows = tf.while_loop(
             lambda number, _: number < num_steps,
-            lambda number, rows: (number + 1, rows.write(number, run(number))),
+            lambda number, rows: (
+                number + 1,
+                rows.write(number, tf.stack(list(step(number).values()))),
+            ),
             (tf.constant(0), rows),
             parallel_iterations=1,
         )
-        return rows.gather(tf.range(num_steps))
-
-    def _train_step(
-        self,
-        batch: dict,
-        controls: tf.Tensor,
-        num_applications: int | None,
-        number: tf.Tensor | None = None,
-        part_widths: tuple[int, ...] = (),
-    ) -> tf.Tensor:
-        """Returns the scalars of a step as one vector (see `_names`)."""
-        step = functools.partial(
-            self._replica_train_step,
-            num_applications=num_applications,
-            part_widths=part_widths,
-        )
-        return self._first(
-            self.strategy.run(step, args=(batch, controls, number))
-        )
+        names = list(step.structured_outputs)
+        table = rows.gather(tf.range(num_steps))
+        return dict(zip(names, tf.unstack(table, len(names), 1), strict=True))
 
     # Functions of one replica.
 
-    def _replica_train_step(
+    def _train_replica(
         self,
         features: dict,
         controls: tf.Tensor,
-        number: tf.Tensor | None,
         num_applications: int | None,
         part_widths: tuple[int, ...],
-    ) -> tf.Tensor:
-        features = {
-            name: value if number is None else value[number]
-            for name, value in features.items()
-        }
-        numbers = features.pop("example_numbers")
-        step = self.optimizer.iterations
-        # Reduced before the gradient, so that every label has the same weight
-        # on every replica.
-        weights = reduced_scalars(self.objective.weights(features))
-        scale = self._loss_scale.value() if self._loss_scale else 1.0
-        sums, by_path = self._compute_gradients(
+    ) -> Scalars:
+        """Takes a step of a replica's rows, together with the others."""
+        # Weights are reduced before the gradient is taken, so that every label
+        # has the same weight on every replica.
+        weights = reduced_scalars(self.training_loss.weights(features))
+        scale = self._loss_scale.value()
+        sums, gradients = self._gradients(
             features,
-            example_keys(self._training_config.seed, step, numbers),
-            {
-                target.loss: tf.math.divide_no_nan(
-                    scale * target.loss_weight, weights[target.loss]
-                )
-                for target in self.objective.targets
-                if target.loss_weight
-            },
-            micro_batch_size=self._micro_batch(numbers.shape[0]),
+            weights,
+            scale,
             num_applications=num_applications,
             part_widths=part_widths,
         )
-        # A variable that no loss reaches (the pooler and the sentence head,
-        # where segments have no label, or their loss no weight) is not
-        # updated, as in google-research/albert: under LAMB the weight decay
-        # of a gradient of 0 takes the whole learning rate off it at every
-        # step.
-        reached = [v for v in self._trained if v.path in by_path]
-        gradients = all_reduce([by_path[v.path] for v in reached])
         sums = reduced_scalars({"stop_requested": controls[1], **sums})
-        if self._loss_scale:
-            gradients = [gradient / scale for gradient in gradients]
-        # After the reduction: the norm of the global batch's gradient.
-        norm = tf.linalg.global_norm(gradients)
-        loss = tf.add_n(
-            [
-                tf.math.divide_no_nan(sums[f"sum:{name}"], weight)
-                for name, weight in weights.items()
-            ]
-        )
-        finite_loss = tf.math.is_finite(loss)
-        finite = tf.logical_and(finite_loss, tf.math.is_finite(norm))
-        usable = tf.logical_and(finite, loss <= controls[0])
-        if self._optimizer_config.max_grad_norm:
-            gradients, _ = tf.clip_by_global_norm(
-                gradients, self._optimizer_config.max_grad_norm, use_norm=norm
-            )
-        rate = learning_rate_at(
-            step,
-            self._optimizer_config,
-            self._training_config.num_train_steps,
-        )
+        loss = _mean_loss(sums, weights)
+        # The norm is that of the global batch, after the reduction.
+        norm = tf.linalg.global_norm(list(gradients.values()))
+        finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
+        usable = finite & (loss <= controls[0])
+        # An infinite gradient that a smaller scale may cure.
+        overflow = tf.math.is_finite(loss) & (scale > 1.0)
         results = {
             **sums,
             "loss": loss,
             "gradient_norm": norm,
-            "learning_rate": rate,
+            "learning_rate": learning_rate_at(
+                self.optimizer.iterations,
+                self._optimizer_config,
+                self._training_config.num_train_steps,
+            ),
             "skipped": tf.cast(~usable, tf.float32),
-            "nonfinite": tf.cast(~finite, tf.float32),
+            "nonfinite": tf.cast(~(finite | overflow), tf.float32),
+            **self._loss_scale.scalars(),
         }
-        new_scale: list[tf.Tensor] = []
-        if self._loss_scale:
-            overflow = tf.logical_and(finite_loss, scale > 1.0)
-            results["nonfinite"] *= tf.cast(~overflow, tf.float32)
-            results["loss_scale"] = scale
-            new_scale = self._loss_scale.next_values(finite)
-        self._names = list(results)
-        context = tf.distribute.get_replica_context()
-        context.merge_call(
-            functools.partial(self._update, reached),
-            args=(gradients, rate, usable, new_scale),
-        )
-        return tf.stack(list(results.values()))
+        gradients = self._clipped(gradients, norm)
+        self._update.apply(gradients, results["learning_rate"], usable)
+        self._loss_scale.update(finite)
+        return results
 
-    def _update(
+    def _gradients(
         self,
-        variables: list[keras.Variable],
-        strategy: tf.distribute.Strategy,
-        gradients: list,
-        rate: tf.Tensor,
-        usable: tf.Tensor,
-        new_scale: list[tf.Tensor],
-    ) -> None:
-        """Updates every replica's copy, all with the same gradients."""
-        self._updated_paths = {variable.path for variable in variables}
-        averages = self._averages()
-        # One call for all variables, and in it one condition: a condition of
-        # each variable's own takes a second more to compile.
-        strategy.extended.update(
-            variables[0].value,
-            functools.partial(
-                self._update_replica,
-                multipliers=[
-                    self._multipliers.get(v.path, 1.0) for v in variables
-                ],
+        features: dict,
+        weights: Scalars,
+        scale: tf.Tensor | float,
+        **options: Any,
+    ) -> tuple[Scalars, dict[str, tf.Tensor]]:
+        """Returns the replica's sums, and the global batch's gradients.
+
+        They are by path, of the variables that a loss reaches. Others (the
+        pooler and the sentence head, where segments have no label, or their
+        loss no weight) are not updated, as in google-research/albert: under
+        LAMB the weight decay of a gradient of 0 takes the whole learning rate
+        off a variable at every step.
+        """
+        features = dict(features)
+        numbers = features.pop("example_numbers")
+        factors = {
+            term.loss: tf.math.divide_no_nan(
+                scale * term.loss_weight, weights[term.loss]
+            )
+            for term in self.training_loss.terms
+            if term.loss_weight
+        }
+        sums, local = self._compute_gradients(
+            features,
+            example_keys(
+                self._training_config.seed, self.optimizer.iterations, numbers
             ),
-            args=(
-                usable,
-                [v.value for v in variables],
-                list(gradients),
-                rate,
-                [averages.get(v.path) for v in variables],
-            ),
-            group=False,
+            factors,
+            micro_batch_size=self._micro_batch(numbers.shape[0]),
+            **options,
         )
-        if self._loss_scale:
-            for variable, value in zip(
-                self._loss_scale.variables().values(), new_scale, strict=True
-            ):
-                variable.assign(value)
-        self.optimizer.iterations.value.assign_add(1)
+        reached = [v.path for v in self._trained if v.path in local]
+        reduced = all_reduce([local[path] for path in reached])
+        gradients = [gradient / scale for gradient in reduced]
+        return sums, dict(zip(reached, gradients, strict=True))
 
-    def _update_replica(
-        self,
-        _: tf.Variable,
-        usable: tf.Tensor,
-        variables: list[tf.Variable],
-        gradients: list[tf.Tensor],
-        rate: tf.Tensor,
-        averages: list[tf.Variable | None],
-        *,
-        multipliers: list[float],
-    ) -> None:
-        """Updates one replica's copies where the step is usable."""
+    def _clipped(
+        self, gradients: dict[str, tf.Tensor], norm: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        if not self._optimizer_config.max_grad_norm:
+            return gradients
+        clipped, _ = tf.clip_by_global_norm(
+            list(gradients.values()),
+            self._optimizer_config.max_grad_norm,
+            use_norm=norm,
+        )
+        return dict(zip(gradients, clipped, strict=True))
 
-        def update() -> tf.Tensor:
-            for variable, gradient, average, multiplier in zip(
-                variables, gradients, averages, multipliers, strict=True
-            ):
-                self.optimizer.update_step(
-                    gradient, variable, rate * multiplier
-                )
-                if average is not None:
-                    self._average.update_step(
-                        average, variable, self.optimizer.iterations.value
-                    )
-            return tf.constant(True)
 
-        tf.cond(usable, update, lambda: tf.constant(False))
+def _mean_loss(sums: Scalars, weights: Scalars) -> tf.Tensor:
+    """Returns the sum of the mean losses."""
+    return tf.add_n(
+        [
+            tf.math.divide_no_nan(sums[f"sum:{name}"], weight)
+            for name, weight in weights.items()
+        ]
+    )
+
+
+def _as_floats(scalars: Scalars) -> dict[str, float]:
+    return {name: float(value) for name, value in scalars.items()}

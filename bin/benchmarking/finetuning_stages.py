@@ -103,7 +103,7 @@ class Finetuning(Stage):
         from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
         from albert_tf.jobs.training_probe import make_probe
         from albert_tf.modeling.models import model_class
-        from albert_tf.training.objectives import head_objective
+        from albert_tf.training.training_loss import head_loss
 
         made = self.workspace.task_inputs
         head = made.kind.head
@@ -111,7 +111,7 @@ class Finetuning(Stage):
         self._trainer = make_probe(
             made.work,
             functools.partial(model_class(head), **labels),
-            head_objective(head),
+            head_loss(head),
         )
         longest = self.workspace.features.max_seq_length
         widths = {"by length": bucket_widths(longest), "padded": (longest,)}
@@ -150,7 +150,7 @@ class Finetuning(Stage):
         if job == "training":
             self._trainer.train_step(batch)
             return self._trainer.part_widths(batch)
-        self._trainer.prediction_step(batch)
+        self._trainer.evaluation_step(batch, with_outputs=True)
         return (batch["input_ids"].shape[-1],)
 
     def _flops(self, job: str, choices: int, widths: Sequence[int]) -> int:

@@ -11,7 +11,7 @@ from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import open_shards
-from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.training_loss import pretraining_loss
 
 
 def test_similarity_is_the_mean_cosine_of_different_tokens():
@@ -62,7 +62,7 @@ def test_gradients_of_applications_sum_to_the_shared_one(measured):
         seed=3,
         training=True,
     ).batch(0)
-    objective = pretraining_objective(SENTENCE_OBJECTIVES["sop"])
+    training_loss = pretraining_loss(SENTENCE_OBJECTIVES["sop"])
     matrices = [
         v.value
         for v in shared.encoder.blocks[0].trainable_variables
@@ -70,7 +70,7 @@ def test_gradients_of_applications_sum_to_the_shared_one(measured):
     ]
     with tf.GradientTape() as tape:
         outputs = shared(batch, training=False, output_hidden_states=True)
-        losses = objective.losses(outputs, batch).values()
+        losses = training_loss.losses(outputs, batch).values()
         loss = tf.add_n([total / weight for total, weight in losses])
     gradients = tape.gradient(loss, matrices)
     assert measurement.shared_gradient_norm == pytest.approx(

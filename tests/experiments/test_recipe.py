@@ -10,9 +10,10 @@ import pytest
 from program_runner import run_program
 
 from albert_tf.config import PRESETS, PretrainConfig, UserError, override
+from albert_tf.config.schedules import parse_schedule
 from albert_tf.experiments import initialization, recipe
 from albert_tf.experiments.recipe import Candidate
-from albert_tf.inputs.phases import DepthSchedule, parse_schedule
+from albert_tf.training.depth_schedule import DepthSchedule
 from bin import reproduce
 
 

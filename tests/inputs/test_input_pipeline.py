@@ -5,6 +5,7 @@ import pytest
 from handmade_records import write_shards
 
 from albert_tf.config import MaskingConfig, ModelConfig, UserError
+from albert_tf.inputs import part_widths
 from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
     check_shards,
@@ -52,6 +53,36 @@ def test_masks_change_between_epochs(shards_dir):
     assert len(by_text) == size
     changed = sum(len(set(masks)) == 2 for masks in by_text.values())
     assert changed > 0.8 * size
+
+
+def test_rows_by_length_are_those_of_the_batch(shards_dir, monkeypatch):
+    """Sorted, with the widths of quarters, where all rows are wanted."""
+    monkeypatch.setattr(part_widths, "_MULTIPLE", 2)
+    whole = batches(shards_dir)
+    by_length = batches(shards_dir, by_length=True)
+    found = set()
+    for step in range(8):
+        expected, batch = whole.batch(step), by_length.batch(step)
+        # A batch is a function of its step: a resumed run has the same.
+        other = batches(shards_dir, by_length=True).batch(step)
+        widths = batch.pop("part_widths")
+        assert widths.tolist() == other["part_widths"].tolist()
+        order = batch["example_numbers"]
+        lengths = batch["input_mask"].sum(axis=1)
+        assert list(lengths) == sorted(lengths)
+        for name, values in batch.items():
+            np.testing.assert_array_equal(values, expected[name][order])
+            np.testing.assert_array_equal(values, other[name])
+        longest = lengths.reshape(len(widths), -1).max(axis=1)
+        assert (longest <= widths).all() and widths[-1] <= 32
+        found.add(tuple(widths))
+    # One combination of narrower widths, and where they do not fit the whole.
+    assert len(found - {(32,)}) == 1
+    # A worker's share of the rows, and evaluations, stay as they are.
+    part = by_length.batch(3, range(4))
+    held_out = batches(shards_dir, by_length=True, training=False).batch(0)
+    assert "part_widths" not in {**part, **held_out}
+    assert list(part["example_numbers"]) == list(range(4))
 
 
 def test_shapes_and_types(shards_dir):

@@ -1,132 +1,91 @@
-"""The largest micro-batch that fits is found in few tries."""
+"""`micro_batch_size=auto`: the largest micro-batch that fits, by formula."""
 
-import dataclasses
-import itertools
 import json
-import math
 
 import pytest
 import tensorflow as tf
-from training_fixtures import SMALL_MODEL
 
 from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import (
-    ModelConfig,
-    OptimizerConfig,
+    PretrainConfig,
     RuntimeConfig,
     TrainingConfig,
     UserError,
     override,
+    preset,
 )
 from albert_tf.jobs import micro_batch
-from albert_tf.jobs.micro_batch import largest_micro_batch, resolve_micro_batch
-from albert_tf.jobs.training_probe import make_probe
-from albert_tf.jobs.workload import Workload
+from albert_tf.jobs.micro_batch import (
+    example_bytes,
+    largest_micro_batch,
+    with_micro_batch_size,
+)
 
-TWO = RuntimeConfig(strategy="mirrored", num_replicas=2)
+BASE = override(PretrainConfig(), preset("base"))
 ALONE = tf.distribute.get_strategy()
-
-
-def work(batch_size=6, micro_batch_size="auto"):
-    return Workload(
-        model=override(ModelConfig(), SMALL_MODEL | {"vocab_size": 60}),
-        batch_size=batch_size,
-        seq_length=16,
-        num_predictions=3,
-        training=override(
-            TrainingConfig(), {"micro_batch_size": micro_batch_size}
-        ),
-    )
-
-
-def tries(batch_size, limit, base=100, each=10):
-    """Returns what is found on a machine whose peaks are a line."""
-    tried = []
-
-    def peak_of(size):
-        tried.append(size)
-        peak = base + each * size
-        return peak if peak <= 1.3 * limit else math.inf
-
-    return largest_micro_batch(batch_size, limit, peak_of), tried
 
 
 @pytest.mark.parametrize(
     ("batch_size", "limit", "expected"),
-    [(32, 1e9, 32), (32, 270, 16), (32, 259, 11), (7, 145, 4), (1, 110, 1)],
+    [(32, 1e9, 32), (32, 17.9, 16), (32, 15.9, 11), (7, 4.5, 4), (1, 1.0, 1)],
 )
 def test_the_largest_part_that_fits(batch_size, limit, expected):
-    found, tried = tries(batch_size, limit)
-    assert found == expected
-    assert len(tried) <= 5
-    # Never far beyond what is known to fit.
-    assert all(b <= max(4, 16 * a) for a, b in itertools.pairwise(tried))
+    assert largest_micro_batch(batch_size, limit) == expected
 
 
-def test_the_largest_part_where_peaks_are_no_line():
-    assert largest_micro_batch(64, 1000, lambda n: 100 + n * n) == 22
-    sizes = []
+@pytest.mark.parametrize(
+    ("seq_length", "remat", "precision", "kilobytes"),
+    [
+        (128, "none", "bfloat16", 303),
+        (128, "full", "bfloat16", 106),
+        (128, "none", "float32", 561),
+        (128, "full", "float32", 168),
+        (512, "none", "bfloat16", 414),
+        (512, "full", "bfloat16", 125),
+    ],
+)
+def test_the_formula_of_the_documents(seq_length, remat, precision, kilobytes):
+    """The bytes of a token, with 15 % of the tokens masked."""
+    training = TrainingConfig(remat=remat, precision=precision)
+    masked = 0.15 * seq_length
+    model = BASE.model
+    size = example_bytes(
+        model, training, seq_length=seq_length, num_predictions=masked
+    )
+    assert size / seq_length / 1000 == pytest.approx(kilobytes, abs=0.5)
+    choices = example_bytes(model, training, seq_length=seq_length, choices=4)
+    assert choices < 4 * size
 
-    def peak_of(size):
-        sizes.append(size)
-        return 1.0 if size <= 37 else math.inf
 
-    assert largest_micro_batch(512, math.inf, peak_of) == 37
-    assert len(sizes) <= 10
+def resolved(run_dir, setting="auto", strategy=ALONE, batch_size=6):
+    config = override(BASE, {"micro_batch_size": setting})
+    found = with_micro_batch_size(
+        config,
+        strategy,
+        str(run_dir),
+        config.model,
+        batch_size=batch_size,
+        seq_length=128,
+        num_predictions=20,
+    )
+    return found.training.micro_batch_size
 
 
-def test_not_even_one():
-    with pytest.raises(UserError, match="one sequence already needs 2 MiB"):
-        largest_micro_batch(8, 2**20, lambda size: 2 * 2**20)
-
-
-def test_numbers_of_the_setting_and_of_the_run_need_no_trial(tmp_path):
-    assert resolve_micro_batch(ALONE, str(tmp_path), work(6, 3)) == 3
+def test_numbers_of_the_setting_and_of_the_run_are_kept(tmp_path):
+    assert resolved(tmp_path, 3) == 3
     config = {"config": {"training": {"micro_batch_size": 5}}}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert resolve_micro_batch(ALONE, str(tmp_path), work()) == 5
+    assert resolved(tmp_path) == 5
 
 
-@pytest.mark.slow
-def test_trials_run_in_other_processes(tmp_path, capsys):
-    size = resolve_micro_batch(ALONE, str(tmp_path), work(2))
-    assert size == 2
-    output = capsys.readouterr().out
-    assert "Micro-batch of 1: " in output
-    assert "micro_batch_size=2 of 2, within " in output
-    with pytest.raises(
-        RuntimeError, match="batch of 1 ended with exit status 1: "
-    ):
-        micro_batch._peak_in_a_process(
-            dataclasses.replace(work(), seq_length=99), 1, 1
-        )
-
-
-def test_the_optimizer_of_the_run_is_tried():
-    """With its moving average, which is as large as the weights."""
-    config = OptimizerConfig(
-        optimizer="adamw", ema_decay=0.9, freeze="classifier", layer_decay=0.5
-    )
-    given = dataclasses.replace(work(), optimizer=config)
-    trial = micro_batch._trial(given, size=3, batch_size=6)
-    # Two micro-batches, whose gradients are added.
-    assert trial.batch_size == 6
-    trainer = make_probe(trial)
-    weights = sum(w.value.shape.num_elements() for w in trainer.model.weights)
-    held = sum(v.shape.num_elements() for v in trainer.variables().values())
-    # Weights, two moments, the average; and a few counters.
-    assert 4 * weights <= held <= 4 * weights + 10
-
-
-def test_replicas_share_the_memory(tmp_path, monkeypatch):
-    limits = []
-
-    def found(batch_size, limit, peak_of):
-        limits.append((batch_size, limit))
-        return 1
-
-    monkeypatch.setattr(micro_batch, "largest_micro_batch", found)
-    monkeypatch.setattr(micro_batch, "free_memory", lambda: 1000)
-    for strategy in (ALONE, make_strategy(TWO)):
-        assert resolve_micro_batch(strategy, str(tmp_path), work()) == 1
-    assert limits == [(6, 800), (3, 400)]
+def test_replicas_share_the_memory(tmp_path, monkeypatch, capsys):
+    two = make_strategy(RuntimeConfig(strategy="mirrored", num_replicas=2))
+    monkeypatch.setattr(micro_batch, "free_memory", lambda: 4 * 2**30)
+    alone = resolved(tmp_path, batch_size=64)
+    line = capsys.readouterr().out
+    assert line.startswith(f"micro_batch_size={alone} of 64: ")
+    assert line.endswith(" of 3277 MiB, by formula.\n")
+    assert resolved(tmp_path, strategy=two, batch_size=64) < alone
+    monkeypatch.setattr(micro_batch, "free_memory", lambda: 2**30)
+    with pytest.raises(UserError, match="one example needs .* --remat=full"):
+        resolved(tmp_path)

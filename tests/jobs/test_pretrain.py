@@ -156,7 +156,7 @@ def test_the_sentence_loss_has_its_weight(
     monkeypatch.setattr(pretrain, "train", jobs.append)
     config = override(small_config, {"sentence_loss_weight": 0.3})
     run(config, shards_dir, tmp_path / "run")
-    weights = {t.loss: t.loss_weight for t in jobs[0].objective.targets}
+    weights = {t.loss: t.loss_weight for t in jobs[0].training_loss.terms}
     assert weights == {"masked_lm_loss": 1.0, "sentence_order_loss": 0.3}
 
 

@@ -19,11 +19,12 @@ from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
+from albert_tf.training.evaluator import Evaluator
 
 CONFIG = FeatureConfig(max_seq_length=32)
 
 
-class Trainer:
+class Trainer(Evaluator):
     """Predicts the number of tokens of each row, or its value in `wrong`."""
 
     strategy = tf.distribute.get_strategy()
@@ -31,7 +32,7 @@ class Trainer:
     def __init__(self, wrong=None):
         self.wrong = wrong or {}
 
-    def prediction_step(self, batch):
+    def evaluation_step(self, batch, *_, **options):
         lengths = batch["input_mask"].sum(axis=1).astype(np.float32)
         weights = batch["example_weights"]
         measures = {

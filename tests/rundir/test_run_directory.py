@@ -40,16 +40,16 @@ def test_settings_that_may_change_are_recorded(tmp_path):
         assert os.listdir(run_dir) == ["lock"]
         assert claim(run_dir, described()) == {}
     assert os.listdir(run_dir) == ["config.json"]
-    other = described(log_steps=7, on_nonfinite="skip", pack_sequences=True)
+    other = described(log_steps=7, on_nonfinite="skip", remat="full")
     changes = claim(run_dir, other)
     assert changes == {
         "log_steps": [100, 7],
         "on_nonfinite": ["stop", "skip"],
-        "pack_sequences": [False, True],
+        "remat": ["none", "full"],
     }
     record_changes(run_dir, other, changes, 40)
     assert claim(run_dir, other) == {}
-    last = described(log_steps=7, pack_sequences=True)
+    last = described(log_steps=7, remat="full")
     record_changes(run_dir, last, claim(run_dir, last), 60)
     assert read_json(tmp_path / "config.json") == last | {
         "changes": [
@@ -66,7 +66,7 @@ def test_settings_that_may_change_are_recorded(tmp_path):
         ("finetune", FinetuneConfig(), {"model": to_dict(ModelConfig())}),
     ],
 )
-def test_settings_that_an_earlier_version_lacked_are_the_defaults(
+def test_settings_that_an_earlier_version_lacked_or_had_alone(
     tmp_path, job, config, others
 ):
     now = {"job": job, "config": to_dict(config), **others}
@@ -74,6 +74,8 @@ def test_settings_that_an_earlier_version_lacked_are_the_defaults(
     for section in (*then["config"].values(), *map(then.get, others)):
         del section[max(section)]
     del then["config"]["training"]["log_steps"]
+    # One that is no more.
+    then["config"]["training"]["pack_sequences"] = True
     claim(str(tmp_path), then)
     assert claim(str(tmp_path), now) == {}
     now["config"]["training"] |= {"log_steps": 7}

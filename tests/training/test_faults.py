@@ -27,7 +27,7 @@ from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import RuntimeConfig
 from albert_tf.inputs import input_pipeline
 from albert_tf.inputs.input_pipeline import PretrainingBatches
-from albert_tf.inputs.phases import Phases
+from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.io import files
 from albert_tf.jobs import pretrain
 from albert_tf.records.shards import open_shards
@@ -69,7 +69,7 @@ def test_a_damaged_log_is_reported(fake_run, tmp_path, capsys):
 
 def poison(monkeypatch, bad_steps):
     """From now on the batches of these steps have an infinite loss."""
-    plain_batch = Phases.batch
+    plain_batch = SourceSchedule.batch
 
     def batch(self, step, passed_over, rows):
         made = plain_batch(self, step, passed_over, rows)
@@ -77,7 +77,7 @@ def poison(monkeypatch, bad_steps):
             made["masked_lm_weights"][0, 0] = np.inf
         return made
 
-    monkeypatch.setattr(Phases, "batch", batch)
+    monkeypatch.setattr(SourceSchedule, "batch", batch)
 
 
 def test_a_nonfinite_loss_stops_the_run(fake_run, tmp_path, monkeypatch):
@@ -219,7 +219,7 @@ def test_a_run_in_a_thread_cannot_handle_signals(fake_run):
 def test_a_signal_ends_a_run_that_waits_for_data(
     fake_run, tmp_path, monkeypatch
 ):
-    plain_batch = Phases.batch
+    plain_batch = SourceSchedule.batch
     hanging, made_seven = threading.Event(), threading.Event()
 
     def stuck(self, step, passed_over, rows):
@@ -229,7 +229,7 @@ def test_a_signal_ends_a_run_that_waits_for_data(
             hanging.wait(60)
         return plain_batch(self, step, passed_over, rows)
 
-    monkeypatch.setattr(Phases, "batch", stuck)
+    monkeypatch.setattr(SourceSchedule, "batch", stuck)
     after_calls(7, made_seven.set, monkeypatch.setattr)
     monkeypatch.setattr(input_pipeline, "_JOIN_SECONDS", 0.1)
     with pytest.raises(RunStopped, match="saved at step 7; ") as raised:
@@ -242,14 +242,14 @@ def test_a_signal_ends_a_run_that_waits_for_data(
 
 def test_a_stalled_reader_ends_the_run(fake_run, monkeypatch, capfd):
     hold = threading.Event()
-    plain_batch = Phases.batch
+    plain_batch = SourceSchedule.batch
 
     def batch(self, step, passed_over, rows):
         if step == 3:
             hold.wait(60)
         return plain_batch(self, step, passed_over, rows)
 
-    monkeypatch.setattr(Phases, "batch", batch)
+    monkeypatch.setattr(SourceSchedule, "batch", batch)
     monkeypatch.setattr(input_pipeline, "_JOIN_SECONDS", 0.1)
     try:
         with pytest.raises(RunStopped, match="step 4 was not read within 1 s"):

@@ -39,7 +39,7 @@ EVALUATIONS = [("evaluation", 2), ("evaluation", 3)]
 BEST = ("half a best model", 1)
 LOGGED = ("evaluation logged", 1)
 LOG = ("half the log, cut back", 1)
-OUTSIDE = [("start-up", 0)] * 2 + [("first step", 0)] * 2 + [("step", 0)] * 8
+OUTSIDE = [("start-up", 0), ("first step", 0), *[("step", 0)] * 4]
 
 
 # What runs in the forked process.
@@ -287,7 +287,7 @@ def killed_config(small_config):
 
 
 @pytest.mark.slow
-def test_killed_twenty_times(killed_config, shards_dir, tmp_path):
+def test_killed_at_every_place(killed_config, shards_dir, tmp_path):
     """SIGKILL at any moment; the same command ends the same run, to a byte."""
     whole = plain_program(
         *flags_of(killed_config, shards_dir, tmp_path / "whole")
@@ -311,8 +311,8 @@ def test_killed_twenty_times(killed_config, shards_dir, tmp_path):
     assert f"has been trained to its end, step {STEPS}." in again
     ended(whole)
     places = [where for _, where, _ in hits]
-    assert len(hits) == 20
-    assert sum(p in ("start-up", "first step") for p in places) >= 4
+    assert len(hits) == 14
+    assert sum(p in ("start-up", "first step") for p in places) >= 2
     for where, _ in (*CHECKPOINTS, *EVALUATIONS, BEST, LOGGED, LOG, LAST):
         assert where in places
     assert_same_run(tmp_path / "cut", tmp_path / "whole")

@@ -1,15 +1,15 @@
 """Runs on shards of each sentence objective."""
 
-import json
 import re
 
 import pytest
 from pretraining_runs import lines_of, run
-from program_runner import run_program
 
 from albert_tf.config import UserError, override
 from albert_tf.interchange.model_directory import find_initial_weights
+from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.pretrain import run_pretraining
+from bin.show_results import results_table
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +27,16 @@ def test_single_segments(small_config, single_segments, tmp_path, capsys):
     for name in {*evaluation, *(name for line in lines for name in line)}:
         assert not re.search("sentence|order", name)
     assert "masked_lm_loss" in lines_of(tmp_path / "run")[-1]
-    evaluated = run_program(
-        "evaluate",
-        "--task=pretraining",
-        f"--data_dir={single_segments}",
-        f"--model_dir={tmp_path}/run/model",
-        f"--output_dir={tmp_path}/evaluation",
+    metrics = evaluate_pretrained(
+        f"{tmp_path}/run/model",
+        single_segments,
+        split="eval",
+        batch_size=16,
+        seed=small_config.training.seed,
     )
-    assert re.search(r"\nsentence objective +none", evaluated.stdout)
-    metrics = json.loads((tmp_path / "evaluation/metrics.json").read_text())
-    assert set(metrics) >= set(evaluation)
-    assert not any("sentence" in name for name in metrics)
+    assert metrics == pytest.approx(evaluation, rel=1e-5)
+    table = results_table({"run": metrics})
+    assert re.search(r"\nsentence objective +none", table)
 
 
 @pytest.mark.slow

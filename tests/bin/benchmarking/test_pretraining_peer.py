@@ -17,7 +17,7 @@ from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.training import loop
 from albert_tf.training.evaluator import Evaluator
-from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.training_loss import pretraining_loss
 from bin.benchmarking import pretraining_peer
 from bin.benchmarking.transformers_peer import (
     albert_for_pretraining,
@@ -119,7 +119,7 @@ def test_an_evaluation_of_the_peer_is_ours(config, shards_dir, tmp_path):
     batches = pretraining_peer.batches(config, shards_dir, "eval")
     ours = Evaluator(
         AlbertForPretraining.from_pretrained(str(tmp_path)),
-        pretraining_objective(SENTENCE_OBJECTIVES["sop"]),
+        pretraining_loss(SENTENCE_OBJECTIVES["sop"]),
         strategy=tf.distribute.get_strategy(),
     )
     expected = evaluate_pretraining(ours, batches, 3)

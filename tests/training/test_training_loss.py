@@ -1,4 +1,4 @@
-"""An objective computes what NumPy does from weighted labels."""
+"""An loss computes what NumPy does from weighted labels."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
-from albert_tf.training.objectives import head_objective, pretraining_objective
+from albert_tf.training.training_loss import head_loss, pretraining_loss
 
 
 @pytest.fixture
@@ -50,25 +50,25 @@ def numbers(pairs):
 
 
 def test_losses_are_weighted_sums_with_their_weights(outputs, features):
-    objective = pretraining_objective(SENTENCE_OBJECTIVES["sop"])
+    loss = pretraining_loss(SENTENCE_OBJECTIVES["sop"])
     expected = {}
     for name, labels, weights in labels_and_weights(features):
         logits = outputs[f"{name}_logits"].astype(np.float64)
         log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
         chosen = np.take_along_axis(log_probs, labels[..., None], -1)[..., 0]
         expected[f"{name}_loss"] = (-(chosen * weights).sum(), weights.sum())
-    losses = numbers(objective.losses(outputs, features))
+    losses = numbers(loss.losses(outputs, features))
     assert losses.keys() == expected.keys()
     for name, pair in expected.items():
         assert losses[name] == pytest.approx(pair, rel=1e-6)
-    weights = objective.weights(features)
+    weights = loss.weights(features)
     assert {name: float(weight) for name, weight in weights.items()} == {
         name: weight for name, (_, weight) in expected.items()
     }
 
 
 def test_accuracies_count_the_weighted_labels_alone(outputs, features):
-    objective = pretraining_objective(SENTENCE_OBJECTIVES["sop"])
+    loss = pretraining_loss(SENTENCE_OBJECTIVES["sop"])
     # Both heads are right about the first label, and where nothing counts.
     outputs["masked_lm_logits"][0, 0, 1] = 9
     outputs["masked_lm_logits"][1, 1:, 0] = 9
@@ -80,12 +80,12 @@ def test_accuracies_count_the_weighted_labels_alone(outputs, features):
             (hits * weights).sum(),
             weights.sum(),
         )
-    assert numbers(objective.metrics(outputs, features)) == expected
+    assert numbers(loss.metrics(outputs, features)) == expected
 
 
 def test_baselines_count_each_class(outputs, features):
-    objective = pretraining_objective(SENTENCE_OBJECTIVES["sop"])
-    counts = objective.label_weights(outputs, features)
+    loss = pretraining_loss(SENTENCE_OBJECTIVES["sop"])
+    counts = loss.label_weights(outputs, features)
     assert {name: count.numpy().tolist() for name, count in counts.items()} == {
         "most_frequent_token_accuracy": [0, 2, 2, 2, 1],
         "majority_order_accuracy": [0, 2],
@@ -93,8 +93,8 @@ def test_baselines_count_each_class(outputs, features):
 
 
 def test_only_the_sentence_loss_has_the_given_weight():
-    objective = pretraining_objective(SENTENCE_OBJECTIVES["sop"], 0.3)
-    assert {row.loss: row.loss_weight for row in objective.targets} == {
+    loss = pretraining_loss(SENTENCE_OBJECTIVES["sop"], 0.3)
+    assert {row.loss: row.loss_weight for row in loss.terms} == {
         "masked_lm_loss": 1.0,
         "sentence_order_loss": 0.3,
     }
@@ -106,28 +106,28 @@ def test_a_head_with_classes_has_an_accuracy():
         "label_ids": np.array([1, 1, 0]),
         "example_weights": np.array([1, 1, 0], np.float32),
     }
-    objective = head_objective("classification")
-    metrics = objective.metrics({"logits": logits}, features)
+    loss = head_loss("classification")
+    metrics = loss.metrics({"logits": logits}, features)
     assert numbers(metrics) == {"accuracy": (1.0, 2.0)}
     # Tasks compute their baselines from all labels.
-    assert objective.label_weights({"logits": logits}, features) == {}
+    assert loss.label_weights({"logits": logits}, features) == {}
 
 
 def test_a_head_without_classes_has_a_loss_alone():
-    objective = head_objective("regression")
+    loss = head_loss("regression")
     predictions = tf.constant([1.0, 3.0])
     features = {
         "label_ids": np.array([2.0, 0.0], np.float32),
         "example_weights": np.array([1, 0], np.float32),
     }
-    assert objective.metrics({"predictions": predictions}, features) == {}
-    losses = objective.losses({"predictions": predictions}, features)
+    assert loss.metrics({"predictions": predictions}, features) == {}
+    losses = loss.losses({"predictions": predictions}, features)
     assert numbers(losses) == {"loss": (1.0, 1.0)}
 
 
 def test_features_of_the_sequence_are_cut_with_it():
-    objective = head_objective("token_classification")
-    assert objective.sequence_features == {
+    loss = head_loss("token_classification")
+    assert loss.sequence_features == {
         *ENCODER_INPUTS,
         "label_ids",
         "label_weights",

@@ -1,4 +1,4 @@
-"""The losses and metrics of a job."""
+"""The loss that a job minimizes, and the metrics of the same labels."""
 
 import dataclasses
 from typing import Any
@@ -8,16 +8,16 @@ import tensorflow as tf
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.modeling.losses import weighted_correct
+from albert_tf.records.loss_terms import MASKED_LM, LossTerm
 from albert_tf.records.sentence_objectives import SentenceObjective
-from albert_tf.records.targets import MASKED_LM, Target
 
 Pairs = dict[str, Any]
 
 
-class Objective:
-    """The losses of some targets, each a mean over its own labels.
+class TrainingLoss:
+    """The sum of some losses, each a mean over its own labels.
 
-    The trainer minimizes their sum, each times its `loss_weight`. `losses` and
+    The trainer minimizes it, each loss times its `loss_weight`. `losses` and
     `metrics` return (weighted sum, weight) pairs by name, which it adds over
     replicas and batches and divides once.
 
@@ -25,37 +25,37 @@ class Objective:
         sequence_features: features whose last axis is the sequence.
     """
 
-    def __init__(self, *targets: Target) -> None:
-        self.targets = targets
+    def __init__(self, *terms: LossTerm) -> None:
+        self.terms = terms
         self.sequence_features = set(ENCODER_INPUTS)
-        for target in targets:
-            self.sequence_features |= {*HEADS[target.head].sequence_features}
+        for term in terms:
+            self.sequence_features |= {*HEADS[term.head].sequence_features}
 
     def weights(self, features: dict) -> dict[str, tf.Tensor]:
         """Returns the weight of each loss, which depends on the batch only."""
         return {
-            target.loss: tf.reduce_sum(_weights(target, features))
-            for target in self.targets
+            term.loss: tf.reduce_sum(_weights(term, features))
+            for term in self.terms
         }
 
     def losses(self, outputs: dict, features: dict) -> Pairs:
-        """Returns the loss of each target's head."""
+        """Returns each loss, computed by its head."""
         return {
-            target.loss: HEADS[target.head].loss(outputs, features)
-            for target in self.targets
+            term.loss: HEADS[term.head].loss(outputs, features)
+            for term in self.terms
         }
 
     def metrics(self, outputs: dict, features: dict) -> Pairs:
-        """Returns the accuracy of each target that has one."""
+        """Returns the accuracy of each term that has one."""
         pairs = {}
-        for target in self.targets:
-            if target.accuracy:
-                (label,) = HEADS[target.head].labels
-                weights = _weights(target, features)
+        for term in self.terms:
+            if term.accuracy:
+                (label,) = HEADS[term.head].labels
+                weights = _weights(term, features)
                 correct = weighted_correct(
                     outputs[label.output], features[label.name], weights
                 )
-                pairs[target.accuracy] = correct, tf.reduce_sum(weights)
+                pairs[term.accuracy] = correct, tf.reduce_sum(weights)
         return pairs
 
     def label_weights(
@@ -63,41 +63,41 @@ class Objective:
     ) -> dict[str, tf.Tensor]:
         """Returns the weight of each class, `[classes]`, by baseline name."""
         return {
-            target.baseline: tf.math.unsorted_segment_sum(
-                tf.reshape(_weights(target, features), [-1]),
+            term.baseline: tf.math.unsorted_segment_sum(
+                tf.reshape(_weights(term, features), [-1]),
                 tf.reshape(features[label.name], [-1]),
                 outputs[label.output].shape[-1],
             )
-            for target in self.targets
-            if target.baseline
-            for label in HEADS[target.head].labels
+            for term in self.terms
+            if term.baseline
+            for label in HEADS[term.head].labels
         }
 
 
-def _weights(target: Target, features: dict) -> tf.Tensor:
-    weights = features[HEADS[target.head].label_weights]
+def _weights(term: LossTerm, features: dict) -> tf.Tensor:
+    weights = features[HEADS[term.head].label_weights]
     return tf.cast(weights, tf.float32)
 
 
-def pretraining_objective(
+def pretraining_loss(
     sentence: SentenceObjective, sentence_loss_weight: float = 1.0
-) -> Objective:
-    """Returns the objective of masked LM and the sentence objective."""
+) -> TrainingLoss:
+    """Returns the loss of masked LM and of a sentence objective."""
     weighted = (
-        dataclasses.replace(target, loss_weight=sentence_loss_weight)
-        for target in sentence.targets
+        dataclasses.replace(term, loss_weight=sentence_loss_weight)
+        for term in sentence.loss_terms
     )
-    return Objective(MASKED_LM, *weighted)
+    return TrainingLoss(MASKED_LM, *weighted)
 
 
-def head_objective(head: str) -> Objective:
+def head_loss(head: str) -> TrainingLoss:
     """Returns the `loss` of a row of HEADS, and `accuracy` if it has classes.
 
     The evaluation of a task computes the other metrics.
     """
     row = HEADS[head]
-    return Objective(
-        Target(
+    return TrainingLoss(
+        LossTerm(
             title=head,
             loss="loss",
             accuracy="accuracy" if "logits" in row.outputs else "",

@@ -1,15 +1,15 @@
-"""Labels that heads predict in pretraining, and the names of their metrics.
+"""The losses of pretraining, and the names of their metrics.
 
 Losses, metrics, majority-class baselines and tables of results are all made
-from `Target` rows.
+from `LossTerm` rows.
 """
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
-    """Labels that a head predicts, and the names of its metrics."""
+class LossTerm:
+    """A head's loss, a term of the training loss, and the head's metrics."""
 
     title: str  # of the accuracy, in tables
     loss: str  # the mean cross-entropy
@@ -22,7 +22,7 @@ class Target:
     loss_weight: float = 1.0  # in the sum of the losses that is minimized
 
 
-MASKED_LM = Target(
+MASKED_LM = LossTerm(
     title="masked-LM accuracy",
     loss="masked_lm_loss",
     accuracy="masked_lm_accuracy",

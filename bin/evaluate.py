@@ -21,7 +21,7 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.kinds.base import Prediction
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.tasks.prediction_files import add_to_submission, prediction_files
-from bin import command_line, tasks
+from bin import command_line, own_rows, tasks
 from bin.show_results import lacks_sentence_objective
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _PRETRAINING = "pretraining"
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     tasks.define_flags(
         "Task to evaluate; pretraining: masked LM and the sentence objective "
         "of held-out shards.",

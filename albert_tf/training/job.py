@@ -48,7 +48,8 @@ def start(
     Raises:
         UserError: for an unknown optimizer, and devices that are not there.
     """
-    lookup(OPTIMIZERS, config.optimizer.optimizer, "optimizer")
+    name = config.optimizer.optimizer
+    lookup(OPTIMIZERS, name, "optimizer", extensible=True)
     runtime = runtime or RuntimeConfig()
     return Environment(make_strategy(runtime), run_dir, runtime)
 

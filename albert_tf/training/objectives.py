@@ -50,10 +50,10 @@ class Objective:
         pairs = {}
         for target in self.targets:
             if target.accuracy:
-                (label,) = HEADS[target.head].labels
+                (trained,) = HEADS[target.head].labelled_outputs
                 weights = _weights(target, features)
                 correct = weighted_correct(
-                    outputs[label.output], features[label.name], weights
+                    outputs[trained.output], features[trained.label], weights
                 )
                 pairs[target.accuracy] = correct, tf.reduce_sum(weights)
         return pairs
@@ -65,12 +65,12 @@ class Objective:
         return {
             target.baseline: tf.math.unsorted_segment_sum(
                 tf.reshape(_weights(target, features), [-1]),
-                tf.reshape(features[label.name], [-1]),
-                outputs[label.output].shape[-1],
+                tf.reshape(features[trained.label], [-1]),
+                outputs[trained.output].shape[-1],
             )
             for target in self.targets
             if target.baseline
-            for label in HEADS[target.head].labels
+            for trained in HEADS[target.head].labelled_outputs
         }
 
 

@@ -19,7 +19,6 @@ from albert_tf.interchange.export.length_groups import (
     longest_of_groups,
 )
 from albert_tf.interchange.export.serving_module import ServingModule
-from albert_tf.interchange.export.signatures import MEANINGS
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import flush_files
 from albert_tf.io import directories, files
@@ -231,16 +230,20 @@ def _readme(module: ServingModule, name: str, facts: Mapping[str, str]) -> str:
         "|---|---|---|---|",
     ]
     named: dict[str, None] = {}
+    meanings: dict[str, str] = {}
+    for head in loaded.model.heads.values():
+        meanings |= head.meanings
     for signature, function in module.functions.items():
         outputs = function.get_concrete_function().structured_outputs
         named |= dict.fromkeys(outputs)
+        meanings |= module.described[signature].meanings
         inputs = {spec.name: spec for spec in function.input_signature}
         lines.append(
             f"| `{signature}` | {module.described[signature].purpose} | "
             f"{_tensors(inputs)} | {_tensors(outputs)} |"
         )
     lines += ["", "| output | meaning |", "|---|---|"]
-    lines += [f"| `{n}` | {MEANINGS[n]} |" for n in named if n in MEANINGS]
+    lines += [f"| `{n}` | {meanings[n]} |" for n in named if n in meanings]
     if loaded.labels:
         listed = ", ".join(f"`{label}`" for label in loaded.labels)
         lines += [

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from albert_tf.config import FeatureConfig
 from albert_tf.tasks.kinds.span_windows import SPECIAL_TOKENS
+from albert_tf.text.in_graph import InGraphTokenizer
 
 Tensors = dict[str, tf.Tensor]
 
@@ -23,12 +24,21 @@ class Paragraphs:
         ids: `[batch, (tokens)]`.
         starts, ends: `[tokens]`, a token's characters in its paragraph,
             without white space at either end.
+        byte_starts: `[batch, (characters)]`, the first byte of each, and the
+            end.
     """
 
     texts: tf.Tensor
     ids: tf.RaggedTensor
     starts: tf.Tensor
     ends: tf.Tensor
+    byte_starts: tf.Tensor
+
+    def bytes_at(self, characters: tf.Tensor) -> tf.Tensor:
+        """Returns the first byte of a character of each text; -1 of -1."""
+        places = tf.maximum(characters, 0)
+        found = tf.gather(self.byte_starts, places, batch_dims=1)
+        return tf.where(characters < 0, -1, found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +57,53 @@ class Windows:
     fronts: tf.Tensor
     tokens: tf.RaggedTensor
     max_context: tf.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Beams:
+    """Candidates for an answer in each window.
+
+    Attributes:
+        first, last, scores: positions in the window, and their score; of shapes
+            that broadcast to `[windows, starts, ends]`.
+        null_scores: `[windows]`, scores of there being no answer, or None.
+    """
+
+    first: tf.Tensor
+    last: tf.Tensor
+    scores: tf.Tensor
+    null_scores: tf.Tensor | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Spans:
+    """Spans of paragraphs, all attributes `[spans]`.
+
+    Attributes:
+        question: the row of the batch.
+        starts, ends: first character, and the one after the last.
+        scores: float64.
+    """
+
+    question: tf.Tensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+    scores: tf.Tensor
+
+    def at(self, places: tf.Tensor) -> "Spans":
+        """Returns the spans at some places."""
+        return Spans(**{n: tf.gather(v, places) for n, v in vars(self).items()})
+
+
+def paragraphs_of(
+    tokenizer: InGraphTokenizer, contexts: tf.Tensor
+) -> Paragraphs:
+    """Returns the paragraphs of raw strings `[batch]`."""
+    texts = tokenizer.decode(contexts)
+    is_space, byte_starts = tokenizer.characters(contexts)
+    ids, starts, ends = tokenizer.encode_with_offsets(texts)
+    edges = without_spaces(is_space, starts, ends)
+    return Paragraphs(texts, ids, *edges, byte_starts)
 
 
 def without_spaces(
@@ -119,8 +176,20 @@ def windows(
     )
 
 
-def beams_of_logits(outputs: Tensors, mask: tf.Tensor, count: int) -> Tensors:
-    """Returns the `count` best starts by as many best ends, as beams.
+def mask_of_positions(parts: Windows, width: tf.Tensor) -> tf.Tensor:
+    """Returns `p_mask` `[windows, width]`: 1 where no answer can be.
+
+    The position of [CLS], which means that there is none, is 0.
+    """
+    columns = tf.range(width)
+    sizes = tf.cast(parts.tokens.row_lengths(), tf.int32)
+    fronts, ends = parts.fronts, parts.fronts + sizes
+    is_part = (columns >= fronts[:, None]) & (columns < ends[:, None])
+    return tf.cast(~(is_part | (columns == 0)), tf.int32)
+
+
+def beams_of_logits(outputs: Tensors, mask: tf.Tensor, count: int) -> Beams:
+    """Returns the `count` best starts by as many best ends.
 
     `start_logits`, `end_logits` and `mask`, 0 in padding, are `[windows, seq]`.
     """
@@ -135,110 +204,79 @@ def beams_of_logits(outputs: Tensors, mask: tf.Tensor, count: int) -> Tensors:
 
     starts, first = best("start_logits")
     ends, last = best("end_logits")
-    return {
-        "first": first[:, :, None],
-        "last": last[:, None],
-        "scores": starts[:, :, None] + ends[:, None],
-    }
+    scores = starts[:, :, None] + ends[:, None]
+    return Beams(first[:, :, None], last[:, None], scores)
 
 
-def beams_of_head(outputs: Tensors) -> Tensors:
+def beams_of_head(outputs: Tensors) -> Beams:
     """Returns the beams of AnswerableSpanHead."""
     starts = tf.cast(outputs["start_top_log_probs"], tf.float64)[..., None]
     ends = tf.cast(outputs["end_top_log_probs"], tf.float64)
-    return {
-        "first": outputs["start_top_positions"][..., None],
-        "last": outputs["end_top_positions"],
-        "scores": starts + ends,
-    }
+    return Beams(
+        outputs["start_top_positions"][..., None],
+        outputs["end_top_positions"],
+        starts + ends,
+        outputs["unanswerable_logits"],
+    )
 
 
 def best_answers(
-    paragraphs: Paragraphs,
-    parts: Windows,
-    beams: Tensors,
-    null_scores: tf.Tensor | None,
-    config: FeatureConfig,
+    paragraphs: Paragraphs, parts: Windows, beams: Beams, config: FeatureConfig
 ) -> Tensors:
     """Returns each question's answer.
 
     `[batch]`: `answer` and `probability`, `start` and `end` in characters (-1
-    without an answer), and with `null_scores` `null_probability`.
-
-    Args:
-        beams: `first`, `last` (positions in windows) and `scores`, of shapes
-            that broadcast to `[windows, starts, ends]`.
-        null_scores: `[windows]`, scores of there being no answer, or None.
+    without an answer), and with null scores `null_probability`.
     """
     batch = tf.cast(paragraphs.ids.nrows(), tf.int32)
-    starts, ends, scores, question = _spans(paragraphs, parts, beams, config)
-    order = _order(question, starts, ends, scores)
-    starts, ends, scores, question = (
-        tf.gather(values, order) for values in (starts, ends, scores, question)
-    )
-    base = tf.cast(tf.reduce_max(tf.concat([ends, [0]], 0)) + 1, tf.int64)
-    span = tf.cast(question, tf.int64) * base + tf.cast(starts, tf.int64)
-    span = span * base + tf.cast(ends, tf.int64)
-    distinct = _first_of_each(span)
-    found = tf.RaggedTensor.from_value_rowids(
-        distinct, tf.gather(question, distinct), batch, validate=False
-    )[:, : config.n_best_size]
-    question = found.value_rowids()
-    starts, ends, scores = (
-        tf.gather(values, found.flat_values)
-        for values in (starts, ends, scores)
-    )
+    spans = _valid_spans(paragraphs, parts, beams, config)
+    spans = spans.at(_order(spans))
+    places = _best_places(spans, batch, config.n_best_size)
+    spans = spans.at(places.flat_values)
     texts = tf.strings.substr(
-        tf.gather(paragraphs.texts, question),
-        starts,
-        ends - starts,
+        tf.gather(paragraphs.texts, spans.question),
+        spans.starts,
+        spans.ends - spans.starts,
         unit="UTF8_CHAR",
     )
-
-    def best(values: tf.Tensor, default: tf.Tensor | float) -> tf.Tensor:
-        rows = found.with_flat_values(values)[:, :1]
-        return rows.to_tensor(default, shape=[None, 1])[:, 0]
-
-    zero = tf.zeros([], tf.float64)
-    powers = tf.exp(scores - tf.gather(best(scores, zero), question))
-    keys = tf.strings.join([tf.strings.as_string(question), texts], " ")
-    entries = _first_of_each(keys)
-    total = tf.math.unsorted_segment_sum(
-        tf.gather(powers, entries), tf.gather(question, entries), batch
-    )
-    is_null = found.row_lengths() == 0
+    total = _total_of_texts(spans, texts, places)
+    is_null, null = places.row_lengths() == 0, {}
     none = tf.cast(is_null, tf.float64)
-    null = {}
-    if null_scores is not None:
+    if beams.null_scores is not None:
         # Where one window has an answer the paragraph has one.
         odds = tf.math.unsorted_segment_min(
-            tf.cast(null_scores, tf.float64), parts.question, batch
+            tf.cast(beams.null_scores, tf.float64), parts.question, batch
         )
         none = tf.maximum(none, tf.sigmoid(odds))
         is_null |= odds > config.null_threshold
         null["null_probability"] = tf.cast(none, tf.float32)
+
+    def best(values: tf.Tensor, null_value: str | int) -> tf.Tensor:
+        firsts = _first_of_rows(places.with_flat_values(values), null_value)
+        return tf.where(is_null, null_value, firsts)
+
+    probability = tf.where(is_null, none, (1.0 - none) / total)
     return {
-        "answer": tf.where(is_null, "", best(texts, "")),
-        "start": tf.where(is_null, -1, best(starts, -1)),
-        "end": tf.where(is_null, -1, best(ends, -1)),
-        "probability": tf.cast(
-            tf.where(is_null, none, (1.0 - none) / total), tf.float32
-        ),
+        "answer": best(texts, ""),
+        "start": best(spans.starts, -1),
+        "end": best(spans.ends, -1),
+        "probability": tf.cast(probability, tf.float32),
         **null,
     }
 
 
-def _spans(
-    paragraphs: Paragraphs,
-    parts: Windows,
-    beams: Tensors,
-    config: FeatureConfig,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns starts, ends, scores and questions of the valid spans."""
-    shape = tf.shape(beams["scores"])
+def _valid_spans(
+    paragraphs: Paragraphs, parts: Windows, beams: Beams, config: FeatureConfig
+) -> Spans:
+    """Returns the spans that can be an answer.
+
+    A span counts in the window with the most context around its start, and is
+    not white space alone.
+    """
+    shape = tf.shape(beams.scores)
     fronts = parts.fronts[:, None, None]
-    first = tf.broadcast_to(beams["first"] - fronts, shape)
-    last = tf.broadcast_to(beams["last"] - fronts, shape)
+    first = tf.broadcast_to(beams.first - fronts, shape)
+    last = tf.broadcast_to(beams.last - fronts, shape)
     sizes = tf.cast(parts.tokens.row_lengths(), tf.int32)[:, None, None]
     valid = (
         (first >= 0)
@@ -250,27 +288,61 @@ def _spans(
     begin = tf.gather(tf.cast(parts.tokens.row_starts(), tf.int32), window)
     first = begin + tf.boolean_mask(first, valid)
     last = begin + tf.boolean_mask(last, valid)
-    starts = tf.gather(
-        paragraphs.starts, tf.gather(parts.tokens.flat_values, first)
+    tokens = parts.tokens.flat_values
+    spans = Spans(
+        question=tf.gather(parts.question, window),
+        starts=tf.gather(paragraphs.starts, tf.gather(tokens, first)),
+        ends=tf.gather(paragraphs.ends, tf.gather(tokens, last)),
+        scores=tf.boolean_mask(beams.scores, valid),
     )
-    ends = tf.gather(paragraphs.ends, tf.gather(parts.tokens.flat_values, last))
-    # Not white space alone.
-    kept = tf.gather(parts.max_context, first) & (starts < ends)
-    scores = tf.boolean_mask(beams["scores"], valid)
-    question = tf.gather(parts.question, window)
-    starts, ends, scores, question = (
-        tf.boolean_mask(value, kept)
-        for value in (starts, ends, scores, question)
-    )
-    return starts, ends, scores, question
+    is_kept = tf.gather(parts.max_context, first) & (spans.starts < spans.ends)
+    return spans.at(tf.where(is_kept)[:, 0])
 
 
-def _order(
-    question: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor, scores: tf.Tensor
+def _best_places(spans: Spans, batch: tf.Tensor, count: int) -> tf.RaggedTensor:
+    """Returns the places of each question's `count` best different spans.
+
+    `[batch, (spans)]`, of spans in their order (`_order`).
+    """
+    base = tf.cast(tf.reduce_max(tf.concat([spans.ends, [0]], 0)) + 1, tf.int64)
+    key = tf.cast(spans.question, tf.int64) * base
+    key = (key + tf.cast(spans.starts, tf.int64)) * base
+    distinct = _first_of_each(key + tf.cast(spans.ends, tf.int64))
+    return tf.RaggedTensor.from_value_rowids(
+        distinct, tf.gather(spans.question, distinct), batch, validate=False
+    )[:, :count]
+
+
+def _total_of_texts(
+    spans: Spans, texts: tf.Tensor, places: tf.RaggedTensor
 ) -> tf.Tensor:
+    """Returns the sum of exp(score - highest score) of each question's texts.
+
+    Of spans with the same text the first counts, which is the best.
+    """
+    question, zero = spans.question, tf.zeros([], tf.float64)
+    highest = _first_of_rows(places.with_flat_values(spans.scores), zero)
+    powers = tf.exp(spans.scores - tf.gather(highest, question))
+    keys = tf.strings.join([tf.strings.as_string(question), texts], " ")
+    entries = _first_of_each(keys)
+    return tf.math.unsorted_segment_sum(
+        tf.gather(powers, entries),
+        tf.gather(question, entries),
+        places.nrows(),
+    )
+
+
+def _first_of_rows(
+    rows: tf.RaggedTensor, default: str | int | tf.Tensor
+) -> tf.Tensor:
+    """Returns the first value of each row."""
+    return rows[:, :1].to_tensor(default, shape=[None, 1])[:, 0]
+
+
+def _order(spans: Spans) -> tf.Tensor:
     """Returns the order by question, score (the best first), start, end."""
-    order = tf.argsort(ends, stable=True)
-    for key in (starts, -scores, question):
+    order = tf.argsort(spans.ends, stable=True)
+    for key in (spans.starts, -spans.scores, spans.question):
         order = tf.gather(order, tf.argsort(tf.gather(key, order), stable=True))
     return order
 

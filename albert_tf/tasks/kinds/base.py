@@ -14,6 +14,9 @@ from albert_tf.text.tokenizer_base import Tokenizer
 Metric = Callable[[np.ndarray, np.ndarray], float]
 # The outputs of a head by name: an array for each row of features.
 Outputs = Mapping[str, Sequence[np.ndarray]]
+# Calls a signature of an exported model: of its name and its inputs by name it
+# returns the outputs by name.
+CallSignature = Callable[..., Mapping[str, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +88,8 @@ class Kind(abc.ABC):
         text_counts: numbers of texts that make an example.
         text_format: description of these texts, for messages.
         extra_metrics: names of metrics beside those of the task.
+        exported: a signature of the exported models, and an output of it that
+            only these have; None where exports have no predictions.
     """
 
     name: ClassVar[str]
@@ -94,6 +99,7 @@ class Kind(abc.ABC):
     text_counts: ClassVar[range]
     text_format: ClassVar[str]
     extra_metrics: ClassVar[tuple[str, ...]] = ()
+    exported: ClassVar[tuple[str, str] | None] = None
 
     @abc.abstractmethod
     def example(self, texts: tuple[str, ...], number: int) -> Any:
@@ -205,6 +211,26 @@ class Kind(abc.ABC):
         `features` are made with training=False; rows of `outputs` may end in
         padding.
         """
+
+    def exported_scores(
+        self, call: CallSignature, examples: Sequence[Any]
+    ) -> list[Any]:
+        """Returns the scores of examples from an exported model.
+
+        Kinds that name `exported` have this, or `exported_predictions`.
+        """
+        raise NotImplementedError(f"{self.name} have no exported scores.")
+
+    def exported_predictions(
+        self,
+        call: CallSignature,
+        examples: Sequence[Any],
+        labels: Sequence[str],
+    ) -> list[Prediction]:
+        """Returns the predictions of an exported model of these labels."""
+        scores = self.exported_scores(call, examples)
+        answers = Answers(examples, scores, FeatureConfig(), labels)
+        return self.predictions(answers)
 
     def ensemble(self, members: Sequence[Sequence[Any]]) -> list[Any]:
         """Returns the mean scores of several models."""

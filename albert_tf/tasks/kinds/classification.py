@@ -101,6 +101,7 @@ class Classification(TextKind, ClassKind):
     name = "classification"
     head = "classification"
     labelled = True
+    exported = ("text", "probabilities")
     label_type = np.int32
 
     def labels(self, examples: Sequence[Example]) -> list[str]:

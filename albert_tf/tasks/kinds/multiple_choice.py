@@ -13,6 +13,7 @@ from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
     Answers,
+    CallSignature,
     Metric,
     Prediction,
     metric_values,
@@ -27,6 +28,7 @@ class MultipleChoice(ClassKind):
 
     name = "multiple choice"
     head = "multiple_choice"
+    exported = ("choices", "probabilities")
     example_type = ChoiceExample
     text_counts = range(3, sys.maxsize)
     text_format = (
@@ -105,6 +107,17 @@ class MultipleChoice(ClassKind):
             choices=len(examples[0].choices),
             truncated=truncated,
         )
+
+    def exported_scores(
+        self, call: CallSignature, examples: Sequence[ChoiceExample]
+    ) -> list[np.ndarray]:
+        """Returns the probabilities of choices from an exported model."""
+        outputs = call(
+            "choices",
+            text=[example.context for example in examples],
+            choices=[example.choices for example in examples],
+        )
+        return list(outputs["probabilities"])
 
     def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]

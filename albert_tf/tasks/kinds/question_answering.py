@@ -12,6 +12,7 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import span_answers
 from albert_tf.tasks.kinds.base import (
     Answers,
+    CallSignature,
     Distributions,
     Kind,
     Metric,
@@ -39,6 +40,7 @@ class Spans(Kind):
         "between them)"
     )
     extra_metrics: ClassVar[tuple[str, ...]] = ("f1", "exact_match")
+    exported = ("question", "answer")
     inputs: ClassVar[tuple[str, ...]] = ("input_ids", "segment_ids")
     targets: ClassVar[tuple[str, ...]] = ("start_positions", "end_positions")
 
@@ -249,6 +251,32 @@ class Spans(Kind):
             error = probability * (1 - answer_scores(example, answer)[1])
         return Prediction(fields, example.location, error)
 
+    def exported_predictions(
+        self,
+        call: CallSignature,
+        examples: Sequence[Question],
+        labels: Sequence[str],
+    ) -> list[Prediction]:
+        """Returns the best answers, all that an exported model has."""
+        outputs = call(
+            "question",
+            question=[example.question for example in examples],
+            context=[example.context for example in examples],
+        )
+        columns = outputs["answer"], outputs["probability"]
+        return [
+            Prediction(
+                span_answers.prediction_fields(
+                    example, answer.decode(), float(probability)
+                ),
+                example.location,
+                0.0,
+            )
+            for example, answer, probability in zip(
+                examples, *columns, strict=True
+            )
+        ]
+
     def figure(self, answers: Answers) -> Distributions:
         """Returns the probabilities of right and wrong answers."""
         groups: dict[str, list[float]] = {
@@ -274,6 +302,7 @@ class AnswerableSpans(Spans):
     name = "questions that may have no answer"
     head = "answerable_span"
     extra_metrics = ("f1", "exact", "best_f1")
+    exported = ("question", "null_probability")
     inputs = (*Spans.inputs, "p_mask")
     targets = (*Spans.targets, "is_impossible")
 

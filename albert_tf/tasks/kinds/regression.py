@@ -11,6 +11,7 @@ from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
     Answers,
+    CallSignature,
     Distributions,
     Metric,
     Outputs,
@@ -48,6 +49,7 @@ class Regression(TextKind):
     head = "regression"
     label_type = np.float32
     extra_metrics = ("mean_squared_error",)
+    exported = ("text", "predictions")
 
     def label_ids(
         self, examples: Sequence[Example], labels: Sequence[str]
@@ -66,6 +68,14 @@ class Regression(TextKind):
     ) -> list[float]:
         """Returns the number of each example."""
         return [float(value) for value in outputs["predictions"]]
+
+    def exported_scores(
+        self, call: CallSignature, examples: Sequence[Example]
+    ) -> list[float]:
+        """Returns the number of each example from an exported model."""
+        return [
+            float(value) for value in super().exported_scores(call, examples)
+        ]
 
     def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]

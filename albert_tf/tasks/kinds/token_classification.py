@@ -11,6 +11,7 @@ from albert_tf.tasks.examples import WordsExample, listed
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.kinds.base import (
     Answers,
+    CallSignature,
     Metric,
     Outputs,
     Prediction,
@@ -44,6 +45,7 @@ class TokenClassification(ClassKind):
     name = "token classification"
     head = "token_classification"
     labelled = True
+    exported = ("words", "probabilities")
     example_type = WordsExample
     text_counts = range(1, 2)
     text_format = "one string, of words with blanks between them"
@@ -171,6 +173,25 @@ class TokenClassification(ClassKind):
             np.concatenate([probabilities(row) for row in rows])
             for rows in features.rows_of_examples()
         ]
+
+    def exported_scores(
+        self, call: CallSignature, examples: Sequence[WordsExample]
+    ) -> list[np.ndarray]:
+        """Returns each word's probabilities from an exported model."""
+        outputs = call("words", text=[" ".join(e.words) for e in examples])
+        scores = []
+        for example, words, row in zip(
+            examples, outputs["words"], outputs["probabilities"], strict=True
+        ):
+            expected, found = len(example.words), np.count_nonzero(words)
+            require(
+                found == expected,
+                f"{example.location}: an export reads the first {found} of "
+                f"these {expected} words; divide the text, or give "
+                "--model_dir.",
+            )
+            scores.append(row[:expected])
+        return scores
 
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]

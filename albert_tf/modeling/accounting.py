@@ -222,7 +222,7 @@ class PublishedCount:
 
 
 def _base(embedding_size: int, **millions: int) -> tuple[PublishedCount, ...]:
-    """Returns a row for each sharing mode that is given."""
+    """Returns a row for each sharing mode with its published millions."""
     return tuple(
         PublishedCount(
             f"E={embedding_size} sharing={sharing}",

@@ -7,7 +7,7 @@ large batch do, each on all cores.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -15,7 +15,8 @@ from albert_tf.modeling.inputs import ENCODER_INPUTS
 
 # Few, because a group costs a small model as much as some rows.
 _WIDTHS = (32, 64, 128, 256)
-# Of a micro-batch. (mini and base on two cores: 512 and more are no faster.)
+# The most in a micro-batch. (mini and base on two cores: 512 and more are no
+# faster.)
 MICRO_BATCH_TOKENS = 256
 # At the same time: memory is bounded however many windows a context has.
 _MICRO_BATCHES = 16
@@ -106,9 +107,21 @@ def _in_micro_batches(
         for name, value in features.items()
     }
     outputs = function.get_concrete_function(specs).structured_outputs
-    computed = _concatenated(compute, tf.size(sizes), outputs)
+    computed = tf.map_fn(
+        compute,
+        tf.range(tf.size(sizes)),
+        # Ragged, since micro-batches have different numbers of rows.
+        fn_output_signature={
+            name: tf.RaggedTensorSpec(output.shape, output.dtype, ragged_rank=0)
+            for name, output in outputs.items()
+        },
+        parallel_iterations=_MICRO_BATCHES,
+    )
     back = tf.math.invert_permutation(order)
-    return {n: tf.gather(values, back) for n, values in computed.items()}
+    return {
+        name: tf.gather(values.values, back)
+        for name, values in computed.items()
+    }
 
 
 def _lengths(mask: tf.Tensor) -> tf.Tensor:
@@ -158,36 +171,6 @@ def _rows_of(
     for name in found.keys() & set(ENCODER_INPUTS):
         found[name] = found[name][..., :width]
     return found
-
-
-def _concatenated(
-    compute: Callable[[tf.Tensor], Mapping[str, tf.Tensor]],
-    count: tf.Tensor,
-    outputs: Mapping[str, tf.TensorSpec],
-) -> dict[str, tf.Tensor]:
-    """Returns what `compute` returns of 0, 1, ..., count - 1, concatenated."""
-
-    def step(
-        number: tf.Tensor, found: dict[str, tf.TensorArray]
-    ) -> tuple[tf.Tensor, dict[str, tf.TensorArray]]:
-        return number + 1, {
-            name: found[name].write(number, value)
-            for name, value in compute(number).items()
-        }
-
-    empty = {
-        name: tf.TensorArray(
-            spec.dtype, size=count, infer_shape=False, element_shape=spec.shape
-        )
-        for name, spec in outputs.items()
-    }
-    _, found = tf.while_loop(
-        lambda number, _: number < count,
-        step,
-        (tf.constant(0), empty),
-        parallel_iterations=_MICRO_BATCHES,
-    )
-    return {name: values.concat() for name, values in found.items()}
 
 
 def _padded(values: tf.Tensor, width: tf.Tensor) -> tf.Tensor:

@@ -17,7 +17,7 @@ from albert_tf.modeling.heads.embedding import mean_of_tokens
 from albert_tf.text.in_graph import InGraphTokenizer
 
 Tensors = dict[str, tf.Tensor]
-# Of a message of `row_assertion`.
+# A part of a message of `row_assertion`.
 Part = str | Callable[[tf.Tensor], tf.Tensor]
 
 
@@ -57,7 +57,7 @@ def assertion(wrong: tf.Tensor, *message: object) -> tf.Operation:
 
     The message consists of strings, and tensors of which it has the values.
     """
-    # Not tf.debugging's, which puts a conditional around it.
+    # tf.debugging's assertion has a conditional around it.
     return tf.raw_ops.Assert(
         condition=tf.logical_not(tf.reduce_any(wrong)), data=list(message)
     )
@@ -147,7 +147,7 @@ class SignatureGraph:
 
     Attributes:
         config: the settings of features that the model was trained with.
-        pack: returns the features of texts or pairs, given as ids.
+        pack: returns the features of the ids of texts, or of pairs.
         by_length: see length_groups.py.
         embed: returns the vectors of features; one function in all signatures,
             as those of the heads are.

@@ -1,7 +1,7 @@
-"""Answers to questions as graph operations: windows, spans, the best of them.
+"""Answers to questions as graph operations: beams, spans, the best of them.
 
-The same as `span_windows.window_features`, `Spans.scores` and
-`span_answers.nbest`, for a batch of questions at once.
+The same as `Spans.scores` and `span_answers.nbest`, for a batch of questions at
+once.
 """
 
 import dataclasses
@@ -9,54 +9,9 @@ import dataclasses
 import tensorflow as tf
 
 from albert_tf.config import FeatureConfig
-from albert_tf.tasks.kinds.span_windows import SPECIAL_TOKENS
-from albert_tf.text.in_graph import InGraphTokenizer
+from albert_tf.interchange.export.window_graph import Paragraphs, Windows
 
 Tensors = dict[str, tf.Tensor]
-
-
-@dataclasses.dataclass(frozen=True)
-class Paragraphs:
-    """Paragraphs with their tokens.
-
-    Attributes:
-        texts: `[batch]`, valid UTF-8.
-        ids: `[batch, (tokens)]`.
-        starts, ends: `[tokens]`, a token's characters in its paragraph,
-            without white space at either end.
-        byte_starts: `[batch, (characters)]`, the first byte of each, and the
-            end.
-    """
-
-    texts: tf.Tensor
-    ids: tf.RaggedTensor
-    starts: tf.Tensor
-    ends: tf.Tensor
-    byte_starts: tf.Tensor
-
-    def bytes_at(self, characters: tf.Tensor) -> tf.Tensor:
-        """Returns the first byte of a character of each text; -1 of -1."""
-        places = tf.maximum(characters, 0)
-        found = tf.gather(self.byte_starts, places, batch_dims=1)
-        return tf.where(characters < 0, -1, found)
-
-
-@dataclasses.dataclass(frozen=True)
-class Windows:
-    """Parts of paragraphs, as long as the question leaves room for.
-
-    Attributes:
-        question: `[windows]`, the row of the batch.
-        fronts: `[windows]`, tokens before the part: of [CLS] question [SEP].
-        tokens: `[windows, (tokens)]`, into the flat tokens of all paragraphs.
-        max_context: `[tokens of all windows]`, whether no other window has
-            more context around the token.
-    """
-
-    question: tf.Tensor
-    fronts: tf.Tensor
-    tokens: tf.RaggedTensor
-    max_context: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,99 +48,6 @@ class Spans:
     def at(self, places: tf.Tensor) -> "Spans":
         """Returns the spans at some places."""
         return Spans(**{n: tf.gather(v, places) for n, v in vars(self).items()})
-
-
-def paragraphs_of(
-    tokenizer: InGraphTokenizer, contexts: tf.Tensor
-) -> Paragraphs:
-    """Returns the paragraphs of raw strings `[batch]`."""
-    texts = tokenizer.decode(contexts)
-    is_space, byte_starts = tokenizer.characters(contexts)
-    ids, starts, ends = tokenizer.encode_with_offsets(texts)
-    edges = without_spaces(is_space, starts, ends)
-    return Paragraphs(texts, ids, *edges, byte_starts)
-
-
-def without_spaces(
-    is_space: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns flat starts and ends of tokens without white space at them.
-
-    A token of nothing else ends before it starts, or where it does. Arguments
-    are `[batch, (characters)]`, and `[batch, (tokens)]` in characters.
-    """
-    text = starts.value_rowids()
-    first, limit = (
-        tf.gather(tf.cast(edges, tf.int32), text)
-        for edges in (is_space.row_starts(), is_space.row_limits())
-    )
-    visible = tf.where(~is_space.flat_values)[:, 0]
-    visible = tf.cast(visible, tf.int32)
-    after = tf.searchsorted(visible, first + starts.flat_values)
-    before = tf.searchsorted(visible, first + ends.flat_values)
-    # Beyond the last, and before the first.
-    end = tf.size(is_space.flat_values)
-    starts = tf.gather(tf.concat([visible, [end]], 0), after)
-    ends = tf.gather(tf.concat([[0], visible + 1], 0), before)
-    return tf.minimum(starts, limit) - first, tf.maximum(ends, first) - first
-
-
-def windows(
-    queries: tf.RaggedTensor, paragraphs: tf.RaggedTensor, config: FeatureConfig
-) -> Windows:
-    """Returns the windows of each question, in order, one at least.
-
-    `queries` and `paragraphs` are ids `[batch, (tokens)]`.
-    """
-    query_lengths = queries.row_lengths()
-    lengths = paragraphs.row_lengths()
-    room = config.max_seq_length - SPECIAL_TOKENS - query_lengths
-    step = tf.minimum(room, config.doc_stride)
-    excess = tf.maximum(lengths - room, 0)
-    counts = (excess + step - 1) // step + 1
-    question = tf.repeat(tf.range(tf.size(counts)), counts)
-    number = tf.range(tf.size(question, tf.int64)) - tf.gather(
-        tf.cumsum(counts, exclusive=True), question
-    )
-    begins = number * tf.gather(step, question)
-    ends = tf.minimum(
-        begins + tf.gather(room, question), tf.gather(lengths, question)
-    )
-    sizes = ends - begins
-    window = tf.repeat(tf.range(tf.size(sizes)), sizes)
-    left = tf.range(tf.size(window, tf.int64)) - tf.gather(
-        tf.cumsum(sizes, exclusive=True), window
-    )
-    size = tf.gather(sizes, window)
-    first = begins + tf.gather(paragraphs.row_starts(), question)
-    tokens = tf.gather(first, window) + left
-    context = tf.cast(tf.minimum(left, size - 1 - left), tf.float64)
-    context += 0.01 * tf.cast(size, tf.float64)
-    total = tf.size(paragraphs.flat_values)
-    most = tf.math.unsorted_segment_max(context, tokens, total)
-    is_most = context == tf.gather(most, tokens)
-    # Of equal windows the first.
-    owner = tf.math.unsorted_segment_min(
-        tf.where(is_most, window, tf.size(sizes)), tokens, total
-    )
-    return Windows(
-        question,
-        tf.cast(tf.gather(query_lengths, question), tf.int32) + 2,
-        tf.RaggedTensor.from_row_lengths(tokens, sizes, validate=False),
-        window == tf.gather(owner, tokens),
-    )
-
-
-def mask_of_positions(parts: Windows, width: tf.Tensor) -> tf.Tensor:
-    """Returns `p_mask` `[windows, width]`: 1 where no answer can be.
-
-    The position of [CLS], which means that there is none, is 0.
-    """
-    columns = tf.range(width)
-    sizes = tf.cast(parts.tokens.row_lengths(), tf.int32)
-    fronts, ends = parts.fronts, parts.fronts + sizes
-    is_part = (columns >= fronts[:, None]) & (columns < ends[:, None])
-    return tf.cast(~(is_part | (columns == 0)), tf.int32)
 
 
 def beams_of_logits(outputs: Tensors, mask: tf.Tensor, count: int) -> Beams:
@@ -239,30 +101,38 @@ def best_answers(
         spans.ends - spans.starts,
         unit="UTF8_CHAR",
     )
-    total = _total_of_texts(spans, texts, places)
-    is_null, null = places.row_lengths() == 0, {}
+    is_null = places.row_lengths() == 0
     none = tf.cast(is_null, tf.float64)
     if beams.null_scores is not None:
-        # Where one window has an answer the paragraph has one.
-        odds = tf.math.unsorted_segment_min(
-            tf.cast(beams.null_scores, tf.float64), parts.question, batch
-        )
+        odds = _null_odds(beams.null_scores, parts, batch)
         none = tf.maximum(none, tf.sigmoid(odds))
         is_null |= odds > config.null_threshold
-        null["null_probability"] = tf.cast(none, tf.float32)
+    others = (1.0 - none) / _total_of_texts(spans, texts, places)
 
     def best(values: tf.Tensor, null_value: str | int) -> tf.Tensor:
         firsts = _first_of_rows(places.with_flat_values(values), null_value)
         return tf.where(is_null, null_value, firsts)
 
-    probability = tf.where(is_null, none, (1.0 - none) / total)
-    return {
+    found = {
         "answer": best(texts, ""),
         "start": best(spans.starts, -1),
         "end": best(spans.ends, -1),
-        "probability": tf.cast(probability, tf.float32),
-        **null,
+        "probability": tf.cast(tf.where(is_null, none, others), tf.float32),
     }
+    if beams.null_scores is not None:
+        found["null_probability"] = tf.cast(none, tf.float32)
+    return found
+
+
+def _null_odds(
+    null_scores: tf.Tensor, parts: Windows, batch: tf.Tensor
+) -> tf.Tensor:
+    """Returns each question's score of no answer, the least of its windows'.
+
+    Where one window has an answer the paragraph has one.
+    """
+    scores = tf.cast(null_scores, tf.float64)
+    return tf.math.unsorted_segment_min(scores, parts.question, batch)
 
 
 def _valid_spans(

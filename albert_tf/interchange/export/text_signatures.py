@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.interchange.export import span_graph, word_rows
+from albert_tf.interchange.export import span_graph, window_graph, word_rows
 from albert_tf.interchange.export.signatures import (
     Signature,
     SignatureGraph,
@@ -31,8 +31,8 @@ _ANSWER_MEANINGS = {
     "probability": "of the answer among the n_best_size best",
     "null_probability": "of there being no answer",
 }
-# The candidates for answers in windows, from the features of these.
-BeamSearch = Callable[[Tensors, span_graph.Windows], span_graph.Beams]
+# Finds the candidates for answers in windows, whose features come first.
+BeamSearch = Callable[[Tensors, window_graph.Windows], span_graph.Beams]
 
 
 class TextSignatures(SignatureGraph):
@@ -182,7 +182,7 @@ class TextSignatures(SignatureGraph):
         """Returns that for a question and the context that has its answer."""
 
         def beams(
-            features: Tensors, parts: span_graph.Windows
+            features: Tensors, parts: window_graph.Windows
         ) -> span_graph.Beams:
             return span_graph.beams_of_logits(
                 self.predict(head, features),
@@ -196,10 +196,10 @@ class TextSignatures(SignatureGraph):
         """Returns that for a question that may have no answer."""
 
         def beams(
-            features: Tensors, parts: span_graph.Windows
+            features: Tensors, parts: window_graph.Windows
         ) -> span_graph.Beams:
             width = tf.shape(features["input_mask"])[1]
-            p_mask = span_graph.mask_of_positions(parts, width)
+            p_mask = window_graph.mask_of_positions(parts, width)
             outputs = self.predict(
                 head, {**features, "p_mask": p_mask}, one_width=True
             )
@@ -213,8 +213,8 @@ class TextSignatures(SignatureGraph):
 
         def call(question: tf.Tensor, context: tf.Tensor) -> Tensors:
             queries = tokenizer(question)[:, : config.max_query_length]
-            paragraphs = span_graph.paragraphs_of(tokenizer, context)
-            parts = span_graph.windows(queries, paragraphs.ids, config)
+            paragraphs = window_graph.paragraphs_of(tokenizer, context)
+            parts = window_graph.windows(queries, paragraphs.ids, config)
             features = self.pack(
                 tf.gather(queries, parts.question),
                 tf.gather(paragraphs.ids.flat_values, parts.tokens),

@@ -117,7 +117,7 @@ class Head(ConfiguredLayer):
     ) -> dict[str, Pair]:
         """Returns (weighted sum, weight) by output, times the factors.
 
-        Labels and weights are given by output; weights are 1 where absent.
+        Labels and weights are by output, too; weights are 1 where absent.
         """
         pairs = {}
         for trained in cls.labelled_outputs:

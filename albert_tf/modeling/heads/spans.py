@@ -153,16 +153,34 @@ class AnswerableSpanHead(Head):
         self.dropout = self.make_dropout(self.config.classifier_dropout_prob)
         self.answer = self.make_dense("answer", 1, use_bias=False)
 
+    def _unanswerable_logits(
+        self,
+        hidden: Tensor,
+        start_logits: Tensor,
+        dropout_keys: Tensor | None,
+        training: bool,
+    ) -> Tensor:
+        """Returns `[batch]`, from [CLS] and the states of likely starts.
+
+        `start_logits` are `[batch, 1, seq]`.
+        """
+        probs = ops.cast(ops.softmax(start_logits), hidden.dtype)
+        summary = ops.matmul(probs, hidden)[:, 0]
+        answer = ops.concatenate([summary, hidden[:, 0]], axis=-1)
+        answer = ops.tanh(self.answer_hidden(answer))
+        answer = self.dropout(answer, keys=dropout_keys, training=training)
+        return _float32(self.answer(answer))[..., 0]
+
     def _end_logits(self, hidden: Tensor, start: Tensor) -> Tensor:
         """Returns unmasked `[batch, starts, seq]` for starts' states."""
         states = ops.expand_dims(hidden, 1)
-        given = ops.expand_dims(start, 2)
-        shape = ops.shape(ops.add(states[..., :1], given[..., :1]))[:3]
+        starts = ops.expand_dims(start, 2)
+        shape = ops.shape(ops.add(states[..., :1], starts[..., :1]))[:3]
         width = (self.config.hidden_size,)
         pair = ops.concatenate(
             [
                 ops.broadcast_to(states, tuple(shape) + width),
-                ops.broadcast_to(given, tuple(shape) + width),
+                ops.broadcast_to(starts, tuple(shape) + width),
             ],
             axis=-1,
         )
@@ -188,15 +206,13 @@ class AnswerableSpanHead(Head):
 
         logits = ops.transpose(self.start(hidden), (0, 2, 1))
         start_logits = masked(_float32(logits))
-        probs = ops.cast(ops.softmax(start_logits), hidden.dtype)
-        summary = ops.matmul(probs, hidden)[:, 0]
+        unanswerable_logits = self._unanswerable_logits(
+            hidden, start_logits, dropout_keys, training
+        )
         start_logits = start_logits[:, 0]
-        answer = ops.concatenate([summary, hidden[:, 0]], axis=-1)
-        answer = ops.tanh(self.answer_hidden(answer))
-        answer = self.dropout(answer, keys=dropout_keys, training=training)
         outputs = {
             "start_logits": start_logits,
-            "unanswerable_logits": _float32(self.answer(answer))[..., 0],
+            "unanswerable_logits": unanswerable_logits,
         }
         if "start_positions" in features:
             gold = ops.cast(features["start_positions"], "int32")[:, None]

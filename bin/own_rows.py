@@ -39,10 +39,10 @@ def define_flag() -> None:
     flags.DEFINE_list(_FLAG, [], _HELP)
     if names := _modules_of(sys.argv):
         command_line.load_tensorflow()
-        import_modules(names)
+        import_all(names)
 
 
-def import_modules(names: Iterable[str]) -> None:
+def import_all(names: Iterable[str]) -> None:
     """Imports modules by name.
 
     Raises:
@@ -91,4 +91,4 @@ def _reason(name: str, error: Exception) -> str:
 
 if multiprocessing.current_process().name != "MainProcess":
     # A worker process has its program's arguments, and needs its rows.
-    import_modules(_modules_of(sys.argv))
+    import_all(_modules_of(sys.argv))

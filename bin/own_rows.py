@@ -4,12 +4,14 @@ import contextlib
 import importlib
 import multiprocessing
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterable, Sequence
 
 from absl import flags
 
 from albert_tf.config import UserError
+from albert_tf.io.error_stream import stderr_to
 from bin import command_line
 
 # --helpshort lists it as a flag of the program.
@@ -90,5 +92,7 @@ def _reason(name: str, error: Exception) -> str:
 
 
 if multiprocessing.current_process().name != "MainProcess":
-    # A worker process has its program's arguments, and needs its rows.
-    import_all(_modules_of(sys.argv))
+    # A worker process has its program's arguments, and needs its rows. As in the
+    # program, what TensorFlow writes when it is imported is not shown.
+    with tempfile.TemporaryFile() as captured, stderr_to(captured):
+        import_all(_modules_of(sys.argv))

@@ -54,7 +54,7 @@ class TextSignatures(SignatureGraph):
         )
 
     def texts(self, head: Head) -> dict[str, Signature]:
-        """Returns those for single texts and for pairs."""
+        """Returns the signatures for single texts and for pairs."""
 
         def single(text: tf.Tensor) -> Tensors:
             return self.predict(head, self.pack(self.tokenizer(text)))
@@ -74,13 +74,13 @@ class TextSignatures(SignatureGraph):
         }
 
     def sentences(self, head: Head) -> dict[str, Signature]:
-        """Returns that for pairs of texts in a document, by the head's name."""
+        """Returns the signature for pairs of texts, named after the head."""
         pair = self.texts(head)["text_pair"]
         purpose = "Whether the second text follows the first."
         return {head.head_name: dataclasses.replace(pair, purpose=purpose)}
 
     def choices(self, head: Head) -> dict[str, Signature]:
-        """Returns that for a text and choices."""
+        """Returns the signature for a text and its choices."""
         config, both = self.config, room_of_choices(self.config)
 
         def call(text: tf.Tensor, choices: tf.Tensor) -> Tensors:
@@ -111,7 +111,7 @@ class TextSignatures(SignatureGraph):
         }
 
     def masks(self, head: Head) -> dict[str, Signature]:
-        """Returns that for a text with masks."""
+        """Returns the signature that fills the masks of a text."""
         tokenizer = self.loaded.tokenizer
         pieces = tokenizer.pieces(range(tokenizer.vocab_size))
 
@@ -145,7 +145,7 @@ class TextSignatures(SignatureGraph):
         }
 
     def words(self, head: Head) -> dict[str, Signature]:
-        """Returns that for the words of a text, each predicted at its first."""
+        """Returns the signature for words, read at their first sub-tokens."""
         unknown = self.loaded.tokenizer.unk_id
         room = self.config.max_seq_length - 2
 
@@ -167,7 +167,7 @@ class TextSignatures(SignatureGraph):
                 for name, values in outputs.items()
             }
             of_words["words"] = words
-            return {name: rows.to_tensor() for name, rows in of_words.items()}
+            return {n: values.to_tensor() for n, values in of_words.items()}
 
         return {
             "words": Signature(
@@ -179,7 +179,7 @@ class TextSignatures(SignatureGraph):
         }
 
     def questions(self, head: Head) -> dict[str, Signature]:
-        """Returns that for a question and the context that has its answer."""
+        """Returns the signature for a question answered by its context."""
 
         def beams(
             features: Tensors, parts: window_graph.Windows
@@ -193,7 +193,7 @@ class TextSignatures(SignatureGraph):
         return self._questions(beams)
 
     def answerable_questions(self, head: Head) -> dict[str, Signature]:
-        """Returns that for a question that may have no answer."""
+        """Returns the signature for a question that may have no answer."""
 
         def beams(
             features: Tensors, parts: window_graph.Windows

@@ -8,12 +8,13 @@ python -m bin.baseline --task=SST-2 --data_dir=glue/SST-2
 from absl import flags
 
 from albert_tf.tasks.baseline import baseline_metrics
-from bin import command_line, tasks
+from bin import command_line, own_rows, tasks
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     tasks.define_flags("Task of single texts or pairs, with labels or numbers.")
     command_line.required("task", "data_dir")
 

@@ -10,12 +10,13 @@ from absl import flags
 
 from albert_tf.config import FeatureConfig
 from albert_tf.tasks.feature_building import DECODING_SETTINGS
-from bin import command_line, tasks
+from bin import command_line, own_rows, tasks
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     tasks.define_flags("Task whose examples to write.")
     flags.DEFINE_string("tokenizer", None, command_line.TOKENIZER_HELP)
     flags.DEFINE_string("output_dir", None, "Directory for the shards.")

@@ -13,12 +13,13 @@ import sys
 from absl import flags
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig, require
-from bin import command_line
+from bin import command_line, own_rows
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     flags.DEFINE_list(
         "input",
         [],

@@ -6,12 +6,13 @@ python -m bin.build_task_corpus --task=MRPC --data_dir=glue/MRPC \\
 
 from absl import flags
 
-from bin import command_line, tasks
+from bin import command_line, own_rows, tasks
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     tasks.define_flags("Task whose texts to write.")
     flags.DEFINE_string("output_dir", None, "Directory for the corpus.")
     command_line.required("task", "data_dir", "output_dir")

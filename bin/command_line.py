@@ -53,6 +53,7 @@ _LOG_SECONDS = 10.0
 log = functools.partial(print, flush=True)
 
 
+@functools.cache
 def load_tensorflow() -> None:
     """Imports TensorFlow, deterministic, without its start-up log.
 
@@ -150,7 +151,10 @@ def run(
     # Labels and texts may have characters that a terminal's encoding lacks.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    define_flags()
+    try:
+        define_flags()
+    except UserError as error:
+        sys.exit(f"{_program(sys.argv)}: {error}")
     logging.set_verbosity(logging.WARNING)
     app.run(lambda argv: _guarded(argv, start), flags_parser=_parse)
 

@@ -7,7 +7,7 @@ python -m bin.convert --from_path=albert_base_v2 --to_path=base \\
 from absl import flags
 
 from albert_tf.config import ModelConfig
-from bin import command_line
+from bin import command_line, own_rows
 
 FLAGS = flags.FLAGS
 
@@ -28,6 +28,7 @@ _SETTINGS = (
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     flags.DEFINE_string(
         "from_path",
         None,

@@ -11,6 +11,7 @@ from albert_tf.config import (
     SHARING,
     ModelConfig,
     PretrainConfig,
+    lookup,
     override,
     preset,
 )
@@ -18,22 +19,24 @@ from albert_tf.modeling.accounting import (
     PAPER_TABLES,
     PRETRAINING_HEADS,
     ParameterCount,
-    head_weights,
     parameter_count,
+    pretraining_head_weights,
+    with_pretraining_heads,
 )
-from bin import command_line
+from bin import command_line, own_rows
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     flags.DEFINE_enum(
         "preset", None, list(PRESETS), "Model size to count, part by part."
     )
     flags.DEFINE_list(
         "heads",
         list(PRETRAINING_HEADS),
-        f"Heads of that model: {', '.join(head_weights(ModelConfig()))}.",
+        "Heads of that model, by the names of their classes' head_name.",
     )
     flags.DEFINE_integer(
         "num_labels", 2, "Labels of a head that classifies.", lower_bound=1
@@ -49,7 +52,7 @@ def presets_table() -> str:
     """Returns the sizes of all presets; those of one size share a row."""
     names: dict[tuple[int, int], list[str]] = {}
     for name in PRESETS:
-        count = parameter_count(_model(name), PRETRAINING_HEADS)
+        count = with_pretraining_heads(_model(name))
         names.setdefault((count.encoder, count.total), []).append(name)
     rows = [
         [", ".join(same), f"{encoder:,}", f"{total - encoder:,}", f"{total:,}"]
@@ -92,6 +95,20 @@ def paper_table(title: str) -> str:
     )
 
 
+def heads_of(config: ModelConfig) -> dict[str, int]:
+    """Returns the weights of the heads of --heads, by name."""
+    weights = pretraining_head_weights(config)
+    if not weights.keys() >= set(FLAGS.heads):
+        # The others are layers, which count themselves.
+        command_line.load_tensorflow()
+        from albert_tf.modeling.heads import HEADS
+
+        for name in FLAGS.heads:
+            kind = lookup(HEADS, name, "head", extensible=True)
+            weights[name] = kind.count_weights(config, FLAGS.num_labels)
+    return {name: weights[name] for name in FLAGS.heads}
+
+
 def parts_table(count: ParameterCount) -> str:
     parts = {
         "embeddings": count.embeddings,
@@ -115,8 +132,7 @@ def main() -> None:
     if given or any(named):
         changes = preset(FLAGS.preset) if FLAGS.preset else {}
         config = override(PretrainConfig(), changes | given).model
-        count = parameter_count(config, FLAGS.heads, FLAGS.num_labels)
-        print(parts_table(count))
+        print(parts_table(parameter_count(config, heads_of(config))))
         return
     tables = [presets_table(), sharing_table(), *map(paper_table, PAPER_TABLES)]
     print("\n\n".join(tables))

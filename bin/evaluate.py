@@ -21,7 +21,7 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.kinds.base import Prediction
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.tasks.prediction_files import add_to_submission, prediction_files
-from bin import command_line, tasks
+from bin import command_line, own_rows, tasks
 from bin.show_results import lacks_sentence_objective
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _PRETRAINING = "pretraining"
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     tasks.define_flags(
         "Task to evaluate; pretraining: masked LM and the sentence objective "
         "of held-out shards.",
@@ -176,14 +177,14 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
             progress=progress,
         )
     predictions = result.predictions()
-    print(f"{task.name}, {split}: {len(result.answers.examples)} examples.")
+    print(f"{task.name}, {split}: {len(result.scored.examples)} examples.")
     if result.metrics:
         _print_metrics(result)
         if FLAGS.errors:
             _print_errors(predictions, FLAGS.errors)
     else:
         print("The examples have no labels: there are no metrics or errors.")
-    contents = prediction_files(task, split, result.answers, predictions)
+    contents = prediction_files(task, split, result.scored, predictions)
     if FLAGS.output_dir:
         files.makedirs(FLAGS.output_dir)
         for name, content in contents.items():
@@ -209,7 +210,7 @@ def _print_metrics(result: "TaskEvaluation") -> None:
     if table := result.table():
         print(f"\n{command_line.format_table(table.rows, table.header)}")
     if "best_f1" in result.metrics and FLAGS.null_threshold is None:
-        threshold = result.answers.config.null_threshold
+        threshold = result.scored.config.null_threshold
         print(
             f"null_threshold={threshold:.4g} was chosen on the dev examples of "
             "fine-tuning. On those examples it has seen the answers, as "

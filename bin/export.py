@@ -11,12 +11,13 @@ import sys
 from absl import flags
 
 from albert_tf.tasks.base import Task
-from bin import command_line, tasks
+from bin import command_line, own_rows, tasks
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     flags.DEFINE_string("model_dir", None, "Model or run directory.")
     flags.DEFINE_string(
         "export_dir", None, "The model goes to <export_dir>/<version>."

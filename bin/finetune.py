@@ -23,7 +23,7 @@ from albert_tf.config import (
     to_dict,
 )
 from albert_tf.tasks.base import Task
-from bin import command_line, tasks, training_programs
+from bin import command_line, own_rows, tasks, training_programs
 
 FLAGS = flags.FLAGS
 
@@ -38,6 +38,7 @@ _LENGTHS = ("num_train_epochs", "num_train_steps", "warmup_proportion")
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     tasks.define_flags("Task to learn.")
     tasks.define_feature_flags()
     flags.DEFINE_enum(

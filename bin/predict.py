@@ -44,7 +44,7 @@ from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.texts import text_fields
 from albert_tf.tasks.kinds.token_classification import TokenClassification
-from bin import command_line, tasks
+from bin import command_line, own_rows, tasks
 
 if TYPE_CHECKING:
     from albert_tf.jobs.predict import BasePredictor
@@ -119,7 +119,7 @@ def _of_kind(
 
 def _answers(predictor: "BasePredictor", items: Items) -> Iterator[Any]:
     kind: Kind = AnswerableSpans()
-    if not predictor.has_head(kind.head):
+    if not predictor.predicts(kind):
         kind = Spans()
     return predictor.predict(kind, items, return_exceptions=True)
 
@@ -165,6 +165,7 @@ MODES = {
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     flags.DEFINE_enum(
         "mode",
         None,

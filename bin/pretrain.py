@@ -15,12 +15,13 @@ from albert_tf.config import (
     override,
     preset,
 )
-from bin import command_line, training_programs
+from bin import command_line, own_rows, training_programs
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     flags.DEFINE_enum(
         "preset", None, list(PRESETS), "Model size, with its hyperparameters."
     )

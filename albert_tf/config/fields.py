@@ -28,12 +28,23 @@ def require(condition: bool, message: str) -> None:
         raise UserError(message)
 
 
-def lookup(table: Mapping[str, Row], name: Any, setting: str) -> Row:
-    """Returns the row `name` of the table that a setting chooses from."""
+def lookup(
+    table: Mapping[str, Row],
+    name: Any,
+    setting: str,
+    *,
+    extensible: bool = False,
+) -> Row:
+    """Returns the row `name` of the table that a setting chooses from.
+
+    Users add rows of their own to a table that is `extensible`.
+    """
     if isinstance(name, str) and name in table:
         return table[name]
     near = difflib.get_close_matches(str(name), table, n=1)
     hint = f"; did you mean {near[0]}?" if near else "."
+    if extensible:
+        hint += " A row of your own needs --import, with its module."
     rows = ", ".join(table)
     raise UserError(f"{setting}={shown(name)} is not one of {rows}{hint}")
 

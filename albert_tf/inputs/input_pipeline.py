@@ -91,7 +91,7 @@ def sentence_objective(*parts: ShardSet) -> SentenceObjective:
     names = [part.metadata.get("sentence_objective", "sop") for part in parts]
     for part, name in zip(parts, names, strict=True):
         where = f"{part.directory}: sentence_objective"
-        lookup(SENTENCE_OBJECTIVES, name, where)
+        lookup(SENTENCE_OBJECTIVES, name, where, extensible=True)
         require(
             name == names[0],
             f"{parts[0].directory} was built with sentence_objective="

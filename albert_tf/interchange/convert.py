@@ -99,7 +99,9 @@ def convert(
         f"{source.source} may have any of the heads {', '.join(possible)}; "
         "choose one with --head.",
     )
-    kind = lookup(models_by_head(), head or possible[0], "head")
+    kind = lookup(
+        models_by_head(), head or possible[0], "head", extensible=True
+    )
     for name, head_class in kind.head_classes().items():
         require(
             target.supports(head_class),

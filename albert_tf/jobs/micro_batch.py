@@ -20,7 +20,7 @@ from albert_tf.config import (
 )
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json
-from albert_tf.modeling.accounting import PRETRAINING_HEADS, parameter_count
+from albert_tf.modeling.accounting import with_pretraining_heads
 from albert_tf.rundir.run_directory import CONFIG
 
 JobConfig = TypeVar("JobConfig", PretrainConfig, FinetuneConfig)
@@ -121,7 +121,7 @@ def _largest(
     )
     memory = _SHARE_OF_FREE * free_memory() / _num_local_replicas(strategy)
     fixed = _BYTES_OF_LIBRARIES + _BYTES_PER_WEIGHT * (
-        parameter_count(model, PRETRAINING_HEADS).total
+        with_pretraining_heads(model).total
     )
     each = example_bytes(model, training, **example)
     require(

@@ -20,7 +20,7 @@ import tensorflow as tf
 from albert_tf.config import UserError, require, shown
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
-from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
+from albert_tf.tasks.kinds.base import Kind, Prediction, ScoredExamples
 from albert_tf.tasks.kinds.classification import (
     Classification as TextClassification,
 )
@@ -323,8 +323,8 @@ class BasePredictor(abc.ABC):
         """Whether the model's task is on pairs of texts; None if unknown."""
 
     @abc.abstractmethod
-    def has_head(self, name: str) -> bool:
-        """Returns whether the model has a head of that name."""
+    def predicts(self, kind: Kind) -> bool:
+        """Returns whether the model predicts for examples of a kind."""
 
     @abc.abstractmethod
     def _check_kind(self, kind: Kind) -> None:
@@ -396,9 +396,9 @@ class Predictor(BasePredictor):
         """Whether the model's task is on pairs of texts; None if unknown."""
         return self.loaded.task.pairs if self.loaded.task else None
 
-    def has_head(self, name: str) -> bool:
-        """Returns whether the model has a head of that name."""
-        return name in self.loaded.model.head_names
+    def predicts(self, kind: Kind) -> bool:
+        """Returns whether the model predicts for examples of a kind."""
+        return kind.head in self.loaded.model.head_names
 
     def _check_kind(self, kind: Kind) -> None:
         self.loaded.require_head(
@@ -436,7 +436,7 @@ class Predictor(BasePredictor):
             for name, values in self._call(inputs).items():
                 outputs.setdefault(name, []).extend(values.numpy())
         scores = kind.scores(features, outputs, config)
-        return kind.predictions(Answers(batch, scores, config, labels))
+        return kind.predictions(ScoredExamples(batch, scores, config, labels))
 
     def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
         ids = self.loaded.tokenizer.encode_batch(batch)
@@ -468,7 +468,7 @@ class Predictor(BasePredictor):
         encode = self.loaded.tokenizer.encode_batch
         columns = (encode(list(texts)) for texts in zip(*batch, strict=True))
         features = self._inputs(list(zip(*columns, strict=True)))
-        if self.has_head("masked_lm"):
+        if "masked_lm" in self.loaded.model.head_names:
             none = np.zeros((len(batch), 0), np.int32)
             features["masked_lm_positions"] = none
         return softmax(self._call(features)["sentence_order_logits"].numpy())

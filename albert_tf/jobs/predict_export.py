@@ -1,98 +1,17 @@
 """Predictions of an export, the same as those of its model directory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, require
+from albert_tf.config import UserError, require
 from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.jobs.predict import BasePredictor
-from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
-from albert_tf.tasks.kinds.span_answers import prediction_fields
+from albert_tf.tasks.kinds.base import Kind, Prediction
 
-Call = Callable[..., dict[str, np.ndarray]]
 # The signature for pairs of a pretrained model.
 _ORDER = "sentence_order"
-
-
-def _by_number_of_texts(
-    call: Call, batch: Sequence[Any], output: str
-) -> list[Any]:
-    """Returns an output for each example, a single text or a pair."""
-    found: list[Any] = [None] * len(batch)
-    for count, signature in ((1, "text"), (2, "text_pair")):
-        rows = [n for n, e in enumerate(batch) if len(e.texts) == count]
-        if rows:
-            columns = zip(*(batch[row].texts for row in rows), strict=True)
-            names = ("text", "text_pair")[:count]
-            answers = call(signature, **dict(zip(names, columns, strict=True)))
-            for row, value in zip(rows, answers[output], strict=True):
-                found[row] = value
-    return found
-
-
-def _classes(call: Call, batch: Sequence[Any]) -> list[Any]:
-    return _by_number_of_texts(call, batch, "probabilities")
-
-
-def _numbers(call: Call, batch: Sequence[Any]) -> list[Any]:
-    return [float(n) for n in _by_number_of_texts(call, batch, "predictions")]
-
-
-def _choices(call: Call, batch: Sequence[Any]) -> list[Any]:
-    answers = call(
-        "choices",
-        text=[example.context for example in batch],
-        choices=[example.choices for example in batch],
-    )
-    return list(answers["probabilities"])
-
-
-def _words(call: Call, batch: Sequence[Any]) -> list[Any]:
-    answers = call("words", text=[" ".join(e.words) for e in batch])
-    scores = []
-    for example, words, row in zip(
-        batch, answers["words"], answers["probabilities"], strict=True
-    ):
-        expected = len(example.words)
-        require(
-            (found := np.count_nonzero(words)) == expected,
-            f"{example.location}: an export reads the first {found} of these "
-            f"{expected} words; divide the text, or give --model_dir.",
-        )
-        scores.append(row[:expected])
-    return scores
-
-
-def _answers(call: Call, batch: Sequence[Any]) -> list[Prediction]:
-    answers = call(
-        "question",
-        question=[example.question for example in batch],
-        context=[example.context for example in batch],
-    )
-    columns = answers["answer"], answers["probability"]
-    return [
-        Prediction(
-            prediction_fields(example, answer.decode(), float(probability)),
-            example.location,
-            0.0,
-        )
-        for example, answer, probability in zip(batch, *columns, strict=True)
-    ]
-
-
-# By the kind's head: an output that only its exports have, of a signature, and
-# a function that returns the scores (`Kind.scores`) of a batch of examples; of
-# questions, of which an export gives the best answer alone, the predictions.
-_SCORES: dict[str, tuple[str, str, Callable[[Call, Sequence[Any]], list]]] = {
-    "span": ("question", "answer", _answers),
-    "answerable_span": ("question", "null_probability", _answers),
-    "classification": ("text", "probabilities", _classes),
-    "regression": ("text", "predictions", _numbers),
-    "multiple_choice": ("choices", "probabilities", _choices),
-    "token_classification": ("words", "probabilities", _words),
-}
 
 
 class ExportedPredictor(BasePredictor):
@@ -115,9 +34,9 @@ class ExportedPredictor(BasePredictor):
         default = next(iter(self._exported.signatures.values()))
         return "text_pair" in default.inputs
 
-    def has_head(self, name: str) -> bool:
-        """Returns whether the model has a head of that name."""
-        return name in _SCORES and self._has(*_SCORES[name][:2])
+    def predicts(self, kind: Kind) -> bool:
+        """Returns whether the model predicts for examples of a kind."""
+        return kind.exported is not None and self._has(*kind.exported)
 
     def _has(self, signature: str, output: str) -> bool:
         found = self._exported.signatures.get(signature)
@@ -134,13 +53,13 @@ class ExportedPredictor(BasePredictor):
         return self._exported.call(signature, inputs)
 
     def _check_kind(self, kind: Kind) -> None:
-        require(
-            kind.head in _SCORES,
-            f"An export does not answer for {kind.name}; give --model_dir.",
-        )
-        signature, output, _ = _SCORES[kind.head]
+        if kind.exported is None:
+            raise UserError(
+                f"An export has no predictions for {kind.name}; give "
+                "--model_dir."
+            )
         use = f"Export a model that was fine-tuned for {kind.name}."
-        self._require(signature, output, use)
+        self._require(*kind.exported, use)
 
     def _check_embed(self) -> None:
         self._require("embed", "cls_output", "Export the model again.")
@@ -160,12 +79,7 @@ class ExportedPredictor(BasePredictor):
         )
 
     def _predictions(self, kind: Kind, batch: list[Any]) -> list[Prediction]:
-        signature, _, scores_of = _SCORES[kind.head]
-        scores = scores_of(self._call, batch)
-        if signature == "question":
-            return scores
-        labels = self._exported.labels
-        return kind.predictions(Answers(batch, scores, FeatureConfig(), labels))
+        return kind.exported_predictions(self._call, batch, self.labels)
 
     def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
         found = self._call("embed", text=batch)
@@ -192,5 +106,5 @@ class ExportedPredictor(BasePredictor):
 
     def _orders(self, batch: list[tuple[str, ...]]) -> np.ndarray:
         first, second = zip(*batch, strict=True)
-        answers = self._call(_ORDER, text=first, text_pair=second)
-        return answers["probabilities"]
+        outputs = self._call(_ORDER, text=first, text_pair=second)
+        return outputs["probabilities"]

@@ -16,7 +16,7 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder
-from albert_tf.tasks.kinds.base import Answers, Prediction, Table
+from albert_tf.tasks.kinds.base import Prediction, ScoredExamples, Table
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.training_loss import head_loss
 
@@ -39,12 +39,12 @@ class EvaluatedExamples:
             self.features, batch_size=batch_size, seed=0, widths=widths
         )
 
-    def answers(
+    def score(
         self,
         trainer: Evaluator,
         progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> tuple[float, Answers]:
-        """Returns the mean loss, and the model's answers.
+    ) -> tuple[float, ScoredExamples]:
+        """Returns the mean loss, and the examples with their scores.
 
         `progress` takes the numbers of rows done and in all.
         """
@@ -65,8 +65,10 @@ class EvaluatedExamples:
         means = trainer.evaluate(self.batches, collect, with_outputs=True)
         kind, config = self.builder.kind, self.builder.config
         scores = kind.scores(self.features, outputs_of_rows, config)
-        answers = Answers(self.examples, scores, config, self.builder.labels)
-        return means["loss"], answers
+        scored = ScoredExamples(
+            self.examples, scores, config, self.builder.labels
+        )
+        return means["loss"], scored
 
     def _check_finite(self, values: np.ndarray, rows: np.ndarray) -> None:
         """Raises UserError for outputs `[rows, ...]` that are not finite."""
@@ -89,17 +91,17 @@ class TaskEvaluation:
     """
 
     task: Task
-    answers: Answers
+    scored: ScoredExamples
     metrics: dict[str, float]
     members: list[dict[str, float]]
 
     def table(self) -> Table | None:
         """Returns the metrics of each label, or part, if there are any."""
-        return self.task.kind.table(self.answers) if self.metrics else None
+        return self.task.kind.table(self.scored) if self.metrics else None
 
     def predictions(self) -> list[Prediction]:
         """Returns the prediction for each example."""
-        return self.task.kind.predictions(self.answers)
+        return self.task.kind.predictions(self.scored)
 
 
 def evaluate_task(
@@ -128,7 +130,7 @@ def evaluate_task(
     kind = task.kind
     examples = task.read(data_dir, split, log)
     labelled = _are_labelled(task, examples)
-    answers: list[Answers] = []
+    scored: list[ScoredExamples] = []
     expected = list(task.labels)
     for model_dir in model_dirs:
         loaded = load(model_dir)
@@ -158,13 +160,13 @@ def evaluate_task(
             head_loss(kind.head),
             strategy=tf.distribute.get_strategy(),
         )
-        answers.append(evaluated.answers(trainer, progress)[1])
-    together = _ensemble(task, answers)
+        scored.append(evaluated.score(trainer, progress)[1])
+    together = _ensemble(task, scored)
     if not labelled:
         return TaskEvaluation(task, together, {}, [])
-    members = [kind.compute_metrics(each, task.metrics) for each in answers]
+    members = [kind.compute_metrics(each, task.metrics) for each in scored]
     metrics = members[0]
-    if len(answers) > 1:
+    if len(scored) > 1:
         metrics = kind.compute_metrics(together, task.metrics)
     return TaskEvaluation(task, together, metrics, members)
 
@@ -194,8 +196,8 @@ def _check_task(
         )
 
 
-def _ensemble(task: Task, members: Sequence[Answers]) -> Answers:
-    """Returns the answers of the members together; of one, its own."""
+def _ensemble(task: Task, members: Sequence[ScoredExamples]) -> ScoredExamples:
+    """Returns the scores of the members together; of one, its own."""
     first = members[0]
     if len(members) == 1:
         return first

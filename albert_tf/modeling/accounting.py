@@ -17,14 +17,13 @@ These FLOPs do not count:
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.config import (
     SHARING,
     ModelConfig,
     PretrainConfig,
-    lookup,
     override,
     preset,
 )
@@ -126,47 +125,28 @@ def _dense(inputs: int, outputs: int) -> int:
     return (inputs + 1) * outputs
 
 
-def head_weights(config: ModelConfig, num_labels: int = 2) -> dict[str, int]:
-    """Returns the weights of every head, by name.
+def pretraining_head_weights(config: ModelConfig) -> dict[str, int]:
+    """Returns the weights of the heads of pretraining, by name.
 
-    (Not in the Head classes: bin.count_parameters starts without Keras.)
+    These are the paper's. Other heads count their own, `Head.count_weights`.
     """
     hidden, embedding = config.hidden_size, config.embedding_size
-    labels = _dense(hidden, num_labels)
-    hidden_pair = _dense(2 * hidden, hidden)
     return {
         # The decoder is the table of word embeddings; only its bias is new.
         "masked_lm": _dense(hidden, embedding)
         + 2 * embedding
         + config.vocab_size,
         "sentence_order": _dense(hidden, 2),
-        "classification": labels,
-        "regression": _dense(hidden, 1),
-        "multiple_choice": _dense(hidden, 1),
-        "token_classification": labels,
-        "span": _dense(hidden, 2),
-        # Start; end, with a normalisation; answer, its last layer without
-        # bias.
-        "answerable_span": (
-            _dense(hidden, 1)
-            + (hidden_pair + 2 * hidden + _dense(hidden, 1))
-            + (hidden_pair + hidden)
-        ),
-        "sentence_embedding": 0,
     }
 
 
 def parameter_count(
-    config: ModelConfig,
-    heads: Sequence[str] = (),
-    num_labels: int = 2,
+    config: ModelConfig, heads: Mapping[str, int] | None = None
 ) -> ParameterCount:
     """Returns the exact number of weights of a model, part by part.
 
-    Raises:
-        UserError: for a head that is no key of `head_weights`.
+    `heads` are the weights of its heads, by name.
     """
-    known = head_weights(config, num_labels)
     embedding, hidden = config.embedding_size, config.hidden_size
     ids = (
         config.vocab_size
@@ -190,8 +170,13 @@ def parameter_count(
         attention=attentions * attention,
         feed_forward=feed_forwards * feed_forward,
         pooler=_dense(hidden, hidden),
-        heads={head: lookup(known, head, "head") for head in heads},
+        heads=heads or {},
     )
+
+
+def with_pretraining_heads(config: ModelConfig) -> ParameterCount:
+    """Returns `parameter_count` of AlbertForPretraining."""
+    return parameter_count(config, pretraining_head_weights(config))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +197,7 @@ class PublishedCount:
     @property
     def count(self) -> ParameterCount:
         """Our exact count, with the heads of pretraining."""
-        return parameter_count(self.model, PRETRAINING_HEADS)
+        return with_pretraining_heads(self.model)
 
     @property
     def reading(self) -> str:
@@ -237,7 +222,7 @@ class PublishedCount:
 
 
 def _base(embedding_size: int, **millions: int) -> tuple[PublishedCount, ...]:
-    """Returns a row for each sharing mode that is given."""
+    """Returns a row for each sharing mode with its published millions."""
     return tuple(
         PublishedCount(
             f"E={embedding_size} sharing={sharing}",

@@ -13,7 +13,7 @@ from albert_tf.config import require
 from albert_tf.modeling.checked_steps import CheckedSteps
 from albert_tf.modeling.epoch_loss import EpochLoss
 from albert_tf.modeling.fit_data import alone, as_arrays, weights_of_classes
-from albert_tf.modeling.heads.base import Head, Label
+from albert_tf.modeling.heads.base import Head, LabelledOutput
 from albert_tf.modeling.heads.spans import END_NEEDS_START
 from albert_tf.modeling.inputs import (
     checked_features,
@@ -32,12 +32,12 @@ class FittableModel(CheckedSteps):
         """Returns the heads' features beside the encoder's inputs."""
         return sum((head.features for head in self.heads.values()), ())
 
-    def _labelled(self) -> dict[str, tuple[Head, Label]]:
-        """Returns head and label of every output that has a label."""
+    def _labelled(self) -> dict[str, tuple[Head, LabelledOutput]]:
+        """Returns every output that has a label, with its head."""
         return {
-            label.output: (head, label)
+            trained.output: (head, trained)
             for head in self.heads.values()
-            for label in head.labels
+            for trained in head.labelled_outputs
         }
 
     def checked(
@@ -46,8 +46,8 @@ class FittableModel(CheckedSteps):
         """Returns the features with defaults, see `checked_features`."""
         known = {
             name
-            for head, label in self._labelled().values()
-            for name in (label.name, head.label_weights)
+            for head, trained in self._labelled().values()
+            for name in (trained.label, head.label_weights)
         }
         return checked_features(
             features,
@@ -154,9 +154,9 @@ class FittableModel(CheckedSteps):
         for head in self.heads.values():
             if head.label_weights in y:
                 x[head.label_weights] = y.pop(head.label_weights)
-        for output, (_, label) in self._labelled().items():
-            if label.name in x and not {output, label.name} & y.keys():
-                y[output] = x[label.name]
+        for output, (_, trained) in self._labelled().items():
+            if trained.label in x and not {output, trained.label} & y.keys():
+                y[output] = x[trained.label]
         weights = dict.fromkeys(y, sample_weight)
         if isinstance(sample_weight, Mapping):
             given = self._by_output(sample_weight, "sample_weight")
@@ -175,7 +175,7 @@ class FittableModel(CheckedSteps):
         It weighs a `y` that is an array, and has no default in `tf.data` sets.
         """
         kind = type(self).__name__
-        ((head, label), *others) = self._labelled().values()
+        ((head, trained), *others) = self._labelled().values()
         require(
             not others and head.label_weights == "example_weights",
             "class_weight weighs examples of one label; "
@@ -183,7 +183,7 @@ class FittableModel(CheckedSteps):
             "sample_weight, in the shape of the labels.",
         )
         require(
-            label.classes is not None,
+            trained.num_classes is not None,
             f"class_weight weighs classes, and {kind} predicts numbers: give "
             "sample_weight, a weight for each example.",
         )
@@ -192,7 +192,7 @@ class FittableModel(CheckedSteps):
             x, y, weights = keras.utils.unpack_x_y_sample_weight(batch)
             labels, _ = self._labels(x, y, None)
             self._require_labels(labels)
-            y = labels[label.output]
+            y = labels[trained.output]
             return (x, y) if weights is None else (x, y, weights)
 
         if isinstance(x, Mapping):
@@ -344,9 +344,9 @@ class FittableModel(CheckedSteps):
                 y = dict(y)
                 x[head.label_weights] = y.pop(head.label_weights)
         labels, weights = {}, {}
-        for output, (head, label) in labelled.items():
-            if label.name in x:
-                labels[output] = x[label.name]
+        for output, (head, trained) in labelled.items():
+            if trained.label in x:
+                labels[output] = x[trained.label]
             if head.label_weights in x:
                 weights[output] = checked_weights(
                     head.label_weights, x[head.label_weights]
@@ -354,7 +354,7 @@ class FittableModel(CheckedSteps):
         if isinstance(y, Mapping):
             labels.update(self._by_output(y, "y"))
         elif y is not None:
-            names = ", ".join(label.name for _, label in labelled.values())
+            names = ", ".join(trained.label for _, trained in labelled.values())
             require(
                 len(labelled) == 1,
                 f"{type(self).__name__} has {len(labelled)} labels; give y by "
@@ -384,7 +384,9 @@ class FittableModel(CheckedSteps):
     def _by_output(self, values: Mapping, argument: str) -> dict:
         """Returns values by output that are named by output or by label."""
         labelled = self._labelled()
-        outputs = {label.name: name for name, (_, label) in labelled.items()}
+        outputs = {
+            trained.label: name for name, (_, trained) in labelled.items()
+        }
         known = {"sequence_output", "pooled_output", *labelled, *outputs}
         for head in self.heads.values():
             known.update(head.outputs)
@@ -397,10 +399,10 @@ class FittableModel(CheckedSteps):
         return {outputs.get(name, name): v for name, v in values.items()}
 
     def _require_labels(self, labels: dict) -> None:
-        for output, (head, label) in self._labelled().items():
+        for output, (head, trained) in self._labelled().items():
             require(
                 output in labels,
-                f"The batch has no {label.name}, which the loss of the head "
+                f"The batch has no {trained.label}, which the loss of the head "
                 f"{head.name} needs.",
             )
 
@@ -426,8 +428,8 @@ class FittableModel(CheckedSteps):
         """Returns labels and weights by output, all labels in range."""
         labels, weights = self._labels(x, y, sample_weight)
         self._require_labels(labels)
-        for output, (head, label) in self._labelled().items():
-            if label.classes is None:
+        for output, (head, trained) in self._labelled().items():
+            if trained.num_classes is None:
                 continue
             counted = None
             if output in weights:
@@ -435,9 +437,9 @@ class FittableModel(CheckedSteps):
             # Scores have the axis of `input_ids` that tells their number.
             like = x["input_ids"] if x else (outputs or {})[output]
             labels[output] = in_range(
-                label.name,
+                trained.label,
                 labels[output],
-                label.classes(head, ops.shape(like)),
+                trained.num_classes(head, ops.shape(like)),
                 f"classes of the head {head.name}",
                 counted=counted,
             )

@@ -408,7 +408,7 @@ class AlbertModel(FittableModel):
         if input_signature is None:
             names = (*ENCODER_INPUTS, *self.features_of_heads())
             axes = dict.fromkeys(names, 2)
-            if "multiple_choice" in self.head_names:
+            if any(head.reads_choices for head in self.heads.values()):
                 axes |= dict.fromkeys(ENCODER_INPUTS, 3)
             input_signature = [
                 {

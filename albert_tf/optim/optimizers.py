@@ -83,7 +83,8 @@ def build_optimizer(
         ValueError: for an optimizer with settings that Keras applies outside
             `update_step`.
     """
-    optimizer = lookup(OPTIMIZERS, config.optimizer, "optimizer")(config)
+    build = lookup(OPTIMIZERS, config.optimizer, "optimizer", extensible=True)
+    optimizer = build(config)
     if isinstance(optimizer, Muon):
         optimizer.compute_dtype = compute_dtype
     for name in _OUTSIDE_UPDATE_STEP:

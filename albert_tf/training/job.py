@@ -42,7 +42,8 @@ def strategy_for(
     Raises:
         UserError: for an unknown optimizer, and devices that are not there.
     """
-    lookup(OPTIMIZERS, config.optimizer.optimizer, "optimizer")
+    name = config.optimizer.optimizer
+    lookup(OPTIMIZERS, name, "optimizer", extensible=True)
     return make_strategy(runtime)
 
 

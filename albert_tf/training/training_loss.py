@@ -50,10 +50,10 @@ class TrainingLoss:
         pairs = {}
         for term in self.terms:
             if term.accuracy:
-                (label,) = HEADS[term.head].labels
+                (trained,) = HEADS[term.head].labelled_outputs
                 weights = _weights(term, features)
                 correct = weighted_correct(
-                    outputs[label.output], features[label.name], weights
+                    outputs[trained.output], features[trained.label], weights
                 )
                 pairs[term.accuracy] = correct, tf.reduce_sum(weights)
         return pairs
@@ -65,12 +65,12 @@ class TrainingLoss:
         return {
             term.baseline: tf.math.unsorted_segment_sum(
                 tf.reshape(_weights(term, features), [-1]),
-                tf.reshape(features[label.name], [-1]),
-                outputs[label.output].shape[-1],
+                tf.reshape(features[trained.label], [-1]),
+                outputs[trained.output].shape[-1],
             )
             for term in self.terms
             if term.baseline
-            for label in HEADS[term.head].labels
+            for trained in HEADS[term.head].labelled_outputs
         }
 
 

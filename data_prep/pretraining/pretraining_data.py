@@ -108,7 +108,8 @@ def build_pretraining_data(
             other settings, too little room on the disk, or a split that
             comes out empty.
     """
-    lookup(SENTENCE_OBJECTIVES, config.sentence_objective, "sentence_objective")
+    name = config.sentence_objective
+    lookup(SENTENCE_OBJECTIVES, name, "sentence_objective", extensible=True)
     make_runner = lookup(RUNNERS, runner, "runner")
     tokenizer = load_tokenizer(tokenizer_dir)
     with make_runner(output_dir, workers, runner_options, progress) as engine:

@@ -135,7 +135,7 @@ def test_masks_and_vectors_are_those_of_the_model_directory(predictors):
 def test_kinds_that_exports_have_no_signature_for(predictors):
     class Riddles(Spans):
         name = "riddles"
-        head = "riddle"
+        exported = None
 
     _, exported = predictors("pretraining")
     with pytest.raises(UserError, match=r"for riddles; give --model_dir\."):

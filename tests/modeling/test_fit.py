@@ -15,15 +15,15 @@ from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.optim.lamb import Lamb
 
-# By output: its label, and the loss's factor in the sum of the heads' losses.
+# By output: its label, and the weight of its loss in the sum of losses.
 LABELLED = {
     name: {
-        label.output: (label.name, label.factor)
+        trained.output: (trained.label, trained.loss_weight)
         for head in kind.head_names
-        for label in HEADS[head].labels
+        for trained in HEADS[head].labelled_outputs
     }
     for name, kind in models().items()
-    if any(HEADS[head].labels for head in kind.head_names)
+    if any(HEADS[head].labelled_outputs for head in kind.head_names)
 }
 ONE_LABEL = [name for name, outputs in LABELLED.items() if len(outputs) == 1]
 ROWS = 6

@@ -87,9 +87,9 @@ def batch_of(name, batch=3, length=7, seed=1):
         labels["end_positions"][:] = 2
         labels["end_positions"][rows < 3] = 0
     needed = {
-        label.name
+        trained.label
         for head in models()[name].head_names
-        for label in HEADS[head].labels
+        for trained in HEADS[head].labelled_outputs
     }
     return features | {n: v for n, v in labels.items() if n in needed}
 
@@ -275,13 +275,15 @@ def test_losses_equal_numpys(head):
     loss = model.heads[head].loss
     if head == "sentence_embedding":
         assert loss(outputs, features) is None
-        assert HEADS[head].labels == ()
+        assert HEADS[head].labelled_outputs == ()
         return
     numpys = expected_outputs(model, features)
     expected = sum(
-        label.factor
-        * losses(label.output, numpys[label.output], features[label.name])
-        for label in HEADS[head].labels
+        trained.loss_weight
+        * losses(
+            trained.output, numpys[trained.output], features[trained.label]
+        )
+        for trained in HEADS[head].labelled_outputs
     )
     np.testing.assert_allclose(
         loss(outputs, features), (expected.sum(), expected.size), rtol=1e-5
@@ -290,7 +292,8 @@ def test_losses_equal_numpys(head):
     weights = rng.choice([0.0, 1.0, 0.5], expected.shape).astype("float32")
     weights.flat[:2] = 0.0, 0.5
     # What weighs nothing counts nothing, whatever its label.
-    named, first = HEADS[head].label_weights, HEADS[head].labels[0].name
+    named = HEADS[head].label_weights
+    first = HEADS[head].labelled_outputs[0].label
     weighted = features | {named: weights}
     weighted[first] = np.where(weights == 0, 0, features[first])
     np.testing.assert_allclose(
@@ -319,7 +322,10 @@ def test_inputs_and_outputs_are_those_declared(name):
             model({n: v for n, v in features.items() if n != missing})
     for head in heads.values():
         own = {n: outputs[n] for n in {*head.outputs, *given_starts}}
-        needed = {label.name: features[label.name] for label in head.labels}
+        needed = {
+            trained.label: features[trained.label]
+            for trained in head.labelled_outputs
+        }
         for label in needed:
             rest = {n: v for n, v in features.items() if n != label}
             with pytest.raises(KeyError, match=label):

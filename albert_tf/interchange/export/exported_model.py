@@ -59,11 +59,10 @@ class ExportedSignature:
     @functools.cached_property
     def tensors(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names of the inputs' and the outputs' tensors, in their order."""
-        given = self.definition.inputs
-        found = self.definition.outputs
+        inputs, outputs = self.definition.inputs, self.definition.outputs
         return (
-            tuple(given[name].name for name in self.inputs),
-            tuple(found[name].name for name in self.outputs),
+            tuple(inputs[name].name for name in self.inputs),
+            tuple(outputs[name].name for name in self.outputs),
         )
 
 
@@ -355,7 +354,7 @@ def _reason(message: str, inputs: Mapping[str, np.ndarray]) -> str:
         return f"Expected {name} of type {expected} but row {row} has {got}"
     reason = reason_of(message)
     if reason.startswith(_ASSERTION):
-        # Its parts, each in brackets.
+        # The parts of the message are in brackets.
         parts = reason.removeprefix(_ASSERTION)
         reason = parts.removesuffix("]").replace("] [", " ")
     return reason

@@ -15,7 +15,8 @@ from albert_tf.modeling.inputs import ENCODER_INPUTS
 
 # Few, because a group costs a small model as much as some rows.
 _WIDTHS = (32, 64, 128, 256)
-# Of a micro-batch. (mini and base on two cores: 512 and more are no faster.)
+# The most in a micro-batch. (mini and base on two cores: 512 and more are no
+# faster.)
 MICRO_BATCH_TOKENS = 256
 # At the same time: memory is bounded however many windows a context has.
 _MICRO_BATCHES = 16
@@ -83,72 +84,93 @@ def _in_micro_batches(
     micro_batch_tokens: int,
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of features; arguments as `by_length`'s."""
-    mask = features["input_mask"]
-    size = tf.shape(mask)
-    ends = tf.where(mask > 0, tf.range(1, size[-1] + 1), 1)
-    # Choices of a question stay together.
-    lengths = tf.reduce_max(tf.reshape(ends, [size[0], -1]), axis=1)
+    shape = tf.shape(features["input_mask"])
     if one_width:
-        lengths = tf.fill([size[0]], size[-1])
-    # The longest first: while one core computes them others do the rest.
-    order = tf.argsort(lengths, direction="DESCENDING", stable=True)
-    groups = len(_WIDTHS) - tf.searchsorted(_WIDTHS, lengths)
-    groups = tf.gather(groups, order)
-    widths = [tf.maximum(size[-1], 1), *reversed(_WIDTHS)]
-    tokens = tf.reduce_prod(size[1:-1]) * widths
-    most = tf.maximum(micro_batch_tokens // tokens, 1)
-    first = tf.searchsorted(groups, groups)
-    rows = tf.searchsorted(groups, groups, side="right") - first
-    # At least two of a group, for two cores.
-    most = tf.minimum(tf.gather(most, groups), (rows + 1) // 2)
-    parts = (tf.range(size[0]) - first) // most
-    _, _, sizes = tf.unique_with_counts(groups * size[0] + parts)
-    # Without rows: one micro-batch of none.
-    sizes = tf.pad(sizes, [[0, tf.cast(size[0] == 0, tf.int32)]])
+        lengths = tf.fill(shape[:1], shape[-1])
+    else:
+        lengths = _lengths(features["input_mask"])
+    order, sizes = _micro_batches(lengths, shape, micro_batch_tokens)
     ends = tf.cumsum(sizes)
+
+    def compute(number: tf.Tensor) -> dict[str, tf.Tensor]:
+        rows = order[ends[number] - sizes[number] : ends[number]]
+        width = shape[-1]
+        if not one_width:
+            width = tf.maximum(tf.reduce_max(tf.gather(lengths, rows)), 1)
+        outputs = function(_rows_of(features, rows, width))
+        if sequence_outputs:
+            return {n: _padded(v, shape[-1]) for n, v in outputs.items()}
+        return outputs
+
     specs = {
         name: tf.TensorSpec([None] * value.shape.rank, value.dtype)
         for name, value in features.items()
     }
     outputs = function.get_concrete_function(specs).structured_outputs
-    count = tf.size(sizes)
-
-    def compute(
-        number: tf.Tensor, found: dict[str, tf.TensorArray]
-    ) -> tuple[tf.Tensor, dict[str, tf.TensorArray]]:
-        end = ends[number]
-        rows = order[end - sizes[number] : end]
-        width = size[-1]
-        if not one_width:
-            width = tf.maximum(tf.reduce_max(tf.gather(lengths, rows)), 1)
-        group = {n: tf.gather(value, rows) for n, value in features.items()}
-        for name in ENCODER_INPUTS:
-            if name in group:
-                group[name] = group[name][..., :width]
-        answers = function(group)
-        if sequence_outputs:
-            answers = {n: _padded(v, size[-1]) for n, v in answers.items()}
-        return number + 1, {
-            name: found[name].write(number, value)
-            for name, value in answers.items()
-        }
-
-    start = {
-        name: tf.TensorArray(
-            spec.dtype, size=count, infer_shape=False, element_shape=spec.shape
-        )
-        for name, spec in outputs.items()
-    }
-    _, found = tf.while_loop(
-        lambda number, _: number < count,
+    computed = tf.map_fn(
         compute,
-        (tf.constant(0), start),
+        tf.range(tf.size(sizes)),
+        # Ragged, since micro-batches have different numbers of rows.
+        fn_output_signature={
+            name: tf.RaggedTensorSpec(output.shape, output.dtype, ragged_rank=0)
+            for name, output in outputs.items()
+        },
         parallel_iterations=_MICRO_BATCHES,
     )
     back = tf.math.invert_permutation(order)
     return {
-        name: tf.gather(values.concat(), back) for name, values in found.items()
+        name: tf.gather(values.values, back)
+        for name, values in computed.items()
     }
+
+
+def _lengths(mask: tf.Tensor) -> tf.Tensor:
+    """Returns the tokens of each row of `[rows, ..., seq]`, at least 1.
+
+    The choices of a question stay together: their longest counts.
+    """
+    shape = tf.shape(mask)
+    ends = tf.where(mask > 0, tf.range(1, shape[-1] + 1), 1)
+    return tf.reduce_max(tf.reshape(ends, [shape[0], -1]), axis=1)
+
+
+def _micro_batches(
+    lengths: tf.Tensor, shape: tf.Tensor, micro_batch_tokens: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the rows in the order of micro-batches, and their sizes.
+
+    The longest come first: while one core computes them others do the rest.
+
+    Args:
+        lengths: of the rows, which lie between the same two of _WIDTHS in a
+            micro-batch.
+        shape: of the batch, `[rows, ..., seq]`.
+        micro_batch_tokens: at most this many in a micro-batch of several rows.
+    """
+    order = tf.argsort(lengths, direction="DESCENDING", stable=True)
+    groups = len(_WIDTHS) - tf.searchsorted(_WIDTHS, lengths)
+    groups = tf.gather(groups, order)
+    widths = [tf.maximum(shape[-1], 1), *reversed(_WIDTHS)]
+    tokens = tf.reduce_prod(shape[1:-1]) * widths
+    most = tf.maximum(micro_batch_tokens // tokens, 1)
+    first = tf.searchsorted(groups, groups)
+    rows = tf.searchsorted(groups, groups, side="right") - first
+    # A group of several rows is at least two micro-batches, for two cores.
+    most = tf.minimum(tf.gather(most, groups), (rows + 1) // 2)
+    parts = (tf.range(shape[0]) - first) // most
+    _, _, sizes = tf.unique_with_counts(groups * shape[0] + parts)
+    # Without rows there is one micro-batch of none.
+    return order, tf.pad(sizes, [[0, tf.cast(shape[0] == 0, tf.int32)]])
+
+
+def _rows_of(
+    features: Mapping[str, tf.Tensor], rows: tf.Tensor, width: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """Returns rows of the features, the encoder's inputs cut to a width."""
+    found = {n: tf.gather(value, rows) for n, value in features.items()}
+    for name in found.keys() & set(ENCODER_INPUTS):
+        found[name] = found[name][..., :width]
+    return found
 
 
 def _padded(values: tf.Tensor, width: tf.Tensor) -> tf.Tensor:

@@ -7,7 +7,7 @@ Beside it are `README.md`, `assets/` with the tokenizer and the labels, and
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +19,6 @@ from albert_tf.interchange.export.length_groups import (
     longest_of_groups,
 )
 from albert_tf.interchange.export.serving_module import ServingModule
-from albert_tf.interchange.export.signatures import MEANINGS
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import flush_files
 from albert_tf.io import directories, files
@@ -110,17 +109,27 @@ def export_saved_model(
         ):
             save(local)
         return target
+    return _save_in_new_version(export_dir, version, save)
+
+
+def _save_in_new_version(
+    export_dir: str, version: int | None, save: Callable[[str], None]
+) -> str:
+    """Calls `save` with a directory and renames that to the version's path.
+
+    Returns the path, another than before where an export at the same time has
+    taken the number.
+    """
     os.makedirs(export_dir, exist_ok=True)
     # A server ignores names that are no numbers.
     with (
         directories.new_directory(
             os.path.join(export_dir, "export"), shared=True
         ) as temporary,
-        files.naming(target, temporary),
+        files.naming(_version_path(export_dir, version), temporary),
     ):
         save(temporary)
         flush_files(temporary)
-        # Another export may have taken the number in between.
         target = _version_path(export_dir, version)
         os.rename(temporary, target)
     return target
@@ -220,27 +229,28 @@ def _input(
 
 
 def _readme(module: ServingModule, name: str, facts: Mapping[str, str]) -> str:
-    graph, loaded = module.graph, module.graph.loaded
+    loaded = module.graph.loaded
+    tokenizer = loaded.tokenizer
+    rows = {
+        **({"task": loaded.task.task} if loaded.task else {}),
+        "truncation": f"a text after {MAX_BYTES:,} bytes of UTF-8, an input "
+        f"after {module.graph.config.max_seq_length} tokens",
+        "invalid UTF-8": "is read as U+FFFD",
+        "positions": f"{loaded.model.config.max_position_embeddings}; more "
+        "ids than that are an error",
+        "tokenizer": f"`assets/{tokenizer.vocabulary_file}`, fingerprint "
+        f"{tokenizer.fingerprint}",
+        "TensorFlow": tf.__version__,
+        **facts,
+    }
     lines = [
         f"# {name}: an {type(loaded.model).__name__}",
         "",
         "A SavedModel that runs without the code that wrote it: in TensorFlow "
         "Serving, or with TensorFlow and TensorFlow Text.",
         "",
-        "| signature | purpose | inputs | outputs |",
-        "|---|---|---|---|",
+        *_signature_tables(module),
     ]
-    named: dict[str, None] = {}
-    for signature, function in module.functions.items():
-        outputs = function.get_concrete_function().structured_outputs
-        named |= dict.fromkeys(outputs)
-        inputs = {spec.name: spec for spec in function.input_signature}
-        lines.append(
-            f"| `{signature}` | {module.described[signature].purpose} | "
-            f"{_tensors(inputs)} | {_tensors(outputs)} |"
-        )
-    lines += ["", "| output | meaning |", "|---|---|"]
-    lines += [f"| `{n}` | {MEANINGS[n]} |" for n in named if n in MEANINGS]
     if loaded.labels:
         listed = ", ".join(f"`{label}`" for label in loaded.labels)
         lines += [
@@ -248,24 +258,37 @@ def _readme(module: ServingModule, name: str, facts: Mapping[str, str]) -> str:
             "Labels, in the order of the probabilities "
             f"(`assets/labels.json`): {listed}.",
         ]
-    rows = {
-        **({"task": loaded.task.task} if loaded.task else {}),
-        "truncation": f"a text after {MAX_BYTES:,} bytes of "
-        f"UTF-8, an input after {graph.config.max_seq_length} tokens",
-        "invalid UTF-8": "is read as U+FFFD",
-        "positions": f"{loaded.model.config.max_position_embeddings}; more "
-        "ids than that are an error",
-        "tokenizer": f"`assets/{loaded.tokenizer.vocabulary_file}`, "
-        f"fingerprint {loaded.tokenizer.fingerprint}",
-        "TensorFlow": tf.__version__,
-        **facts,
-    }
     lines += ["", "| | |", "|---|---|"]
     lines += [
         f"| {key} | {value.replace('|', '&#124;')} |"
         for key, value in rows.items()
     ]
     return "\n".join(lines) + "\n"
+
+
+def _signature_tables(module: ServingModule) -> list[str]:
+    """Returns lines on the signatures, and on the meanings of their outputs."""
+    lines = [
+        "| signature | purpose | inputs | outputs |",
+        "|---|---|---|---|",
+    ]
+    named: dict[str, None] = {}
+    meanings: dict[str, str] = {}
+    for head in module.graph.loaded.model.heads.values():
+        meanings |= head.meanings
+    for name, function in module.functions.items():
+        signature = module.described[name]
+        outputs = function.get_concrete_function().structured_outputs
+        named |= dict.fromkeys(outputs)
+        meanings |= signature.meanings
+        inputs = {spec.name: spec for spec in function.input_signature}
+        lines.append(
+            f"| `{name}` | {signature.purpose} | {_tensors(inputs)} | "
+            f"{_tensors(outputs)} |"
+        )
+    lines += ["", "| output | meaning |", "|---|---|"]
+    lines += [f"| `{n}` | {meanings[n]} |" for n in named if n in meanings]
+    return lines
 
 
 def _tensors(tensors: Mapping[str, tf.TensorSpec | tf.Tensor]) -> str:

@@ -17,28 +17,8 @@ from albert_tf.modeling.heads.embedding import mean_of_tokens
 from albert_tf.text.in_graph import InGraphTokenizer
 
 Tensors = dict[str, tf.Tensor]
-# Of a message of `row_assertion`.
+# A part of a message of `row_assertion`.
 Part = str | Callable[[tf.Tensor], tf.Tensor]
-
-# Meanings of outputs, for the export's README.
-MEANINGS = {
-    "probabilities": "of the classes, choices or pieces; their sum is 1",
-    "label": "the likeliest class",
-    "predictions": "the number",
-    "choice": "the likeliest choice, counted from 0",
-    "pieces": "the likeliest for every [MASK], the best first",
-    "words": "those that the labels belong to",
-    "answer": 'in the words of the context; "" for none',
-    "char_start": "first character of the answer in the context; -1 for none",
-    "char_end": "the one after its last; -1 for none",
-    "byte_start": "first byte of the answer in the context; -1 for none",
-    "byte_end": "the one after its last; -1 for none",
-    "probability": "of the answer among the n_best_size best",
-    "null_probability": "of there being no answer",
-    "mean_output": "mean state of the tokens",
-    "cls_output": "state of [CLS]",
-    "pooled_output": "pooled state of [CLS]",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,11 +29,13 @@ class Signature:
         purpose: one line for the export's README.
         inputs: their names, types and shapes.
         call: a function of the inputs that returns the outputs by name.
+        meanings: of outputs beside the head's, for the README.
     """
 
     purpose: str
     inputs: tuple[tf.TensorSpec, ...]
     call: Callable[..., Tensors]
+    meanings: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def function(self) -> tf.types.experimental.PolymorphicFunction:
@@ -75,7 +57,7 @@ def assertion(wrong: tf.Tensor, *message: object) -> tf.Operation:
 
     The message consists of strings, and tensors of which it has the values.
     """
-    # Not tf.debugging's, which puts a conditional around it.
+    # tf.debugging's assertion has a conditional around it.
     return tf.raw_ops.Assert(
         condition=tf.logical_not(tf.reduce_any(wrong)), data=list(message)
     )
@@ -165,7 +147,7 @@ class SignatureGraph:
 
     Attributes:
         config: the settings of features that the model was trained with.
-        pack: returns the features of texts or pairs, given as ids.
+        pack: returns the features of the ids of texts, or of pairs.
         by_length: see length_groups.py.
         embed: returns the vectors of features; one function in all signatures,
             as those of the heads are.
@@ -195,20 +177,23 @@ class SignatureGraph:
             for name, head in loaded.model.heads.items()
         }
 
-    def answer(
+    def predict(
         self, head: Head, features: Tensors, *, one_width: bool = False
     ) -> Tensors:
-        """Returns a head's answers, rows of similar length together."""
-        answers = self.by_length(
+        """Returns a head's outputs, rows of similar length together.
+
+        With `one_width` all rows have the length of the longest.
+        """
+        outputs = self.by_length(
             self._heads[head.head_name],
             features,
-            sequence_outputs=head.reads == "sequence_output" and not one_width,
+            sequence_outputs=head.has_sequence_outputs and not one_width,
             one_width=one_width,
         )
-        if head.takes_labels() and "probabilities" in answers:
-            best = tf.argmax(answers["probabilities"], axis=-1)
-            answers["label"] = tf.gather(tf.constant(self.loaded.labels), best)
-        return answers
+        if head.takes_labels() and "probabilities" in outputs:
+            best = tf.argmax(outputs["probabilities"], axis=-1)
+            outputs["label"] = tf.gather(tf.constant(self.loaded.labels), best)
+        return outputs
 
     def _outputs(self, head: Head, features: Tensors) -> Tensors:
         model = self.loaded.model
@@ -221,7 +206,7 @@ class SignatureGraph:
         }
         with self.weights.scope():
             outputs = model({**others, **features}, heads_only=True)
-        return head.answers(outputs)
+        return head.exported_outputs(outputs)
 
     def _embed(self, features: Tensors) -> Tensors:
         with self.weights.scope():

@@ -2,7 +2,7 @@
 
 from albert_tf.modeling.heads.base import DenseHead as DenseHead
 from albert_tf.modeling.heads.base import Head as Head
-from albert_tf.modeling.heads.base import Label as Label
+from albert_tf.modeling.heads.base import LabelledOutput as LabelledOutput
 from albert_tf.modeling.heads.classification import (
     ClassificationHead,
     MultipleChoiceHead,

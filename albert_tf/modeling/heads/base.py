@@ -14,29 +14,30 @@ Tensors = dict[str, Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
-class Label:
-    """The label of an output.
+class LabelledOutput:
+    """An output that is trained: its label and its loss.
 
     Attributes:
-        output: of the head.
-        name: of the label, among the batch's features.
-        loss: of the output, the labels and their weights.
-        classes: their number, of the head and the shape of `input_ids`; None
+        output: its name among the head's outputs.
+        label: the label's name among the batch's features.
+        loss: a function of the output, the labels and their weights.
+        num_classes: a function of the head and the shape of `input_ids`; None
             where the label is a real number.
-        factor: of the output's loss in the head's.
+        loss_weight: the factor of this loss in the head's.
     """
 
     output: str
-    name: str
+    label: str
     loss: Callable[..., Pair] = weighted_cross_entropy
-    classes: Callable[["Head", tuple], int] | None = None
-    factor: float = 1.0
+    num_classes: Callable[["Head", tuple], int] | None = None
+    loss_weight: float = 1.0
 
 
 class Head(ConfiguredLayer):
-    """A layer on the encoder, with its features, losses and names in files.
+    """A layer on the encoder, and all that the library knows of it.
 
-    Its outputs are float32, whatever the precision of its layers.
+    A new head is one such class and its row of HEADS. The outputs are float32,
+    whatever the precision of its layers.
 
     Attributes:
         head_name: the row of HEADS, the default name of the layer, and the
@@ -57,14 +58,15 @@ class Head(ConfiguredLayer):
             positions; or the feature with the positions that it reads.
         features: of the batch, beside the encoder's inputs.
         outputs: names of the outputs.
-        labels: of the outputs that have any.
+        labelled_outputs: those that are trained, with labels and losses.
         label_weights: the feature with the labels' weights; 1 where absent.
         sequence_features: features and labels `[batch, seq]`, beside the
             encoder's inputs.
         options: constructor arguments beside the architecture.
-        text_inputs: the raw texts that an exported model takes, a row of
-            TEXT_INPUTS (interchange/export/text_inputs.py); empty for heads
-            whose model is exported for its embeddings alone.
+        has_sequence_outputs: whether outputs are `[batch, seq, ...]`.
+        reads_choices: whether the encoder's inputs are `[batch, choices,
+            seq]`.
+        meanings: of the outputs of an exported model, for its README.
     """
 
     head_name: str = ""
@@ -76,11 +78,16 @@ class Head(ConfiguredLayer):
     reads: str = "pooled_output"
     features: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("logits",)
-    labels: tuple[Label, ...] = ()
+    labelled_outputs: tuple[LabelledOutput, ...] = ()
     label_weights: str = "example_weights"
     sequence_features: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    text_inputs: str = "texts"
+    has_sequence_outputs: bool = False
+    reads_choices: bool = False
+    meanings: Mapping[str, str] = {
+        "probabilities": "of the classes, choices or pieces; their sum is 1",
+        "label": "the likeliest class",
+    }
 
     def __init__(
         self, config: Config, name: str | None = None, **kwargs: Any
@@ -110,23 +117,26 @@ class Head(ConfiguredLayer):
     ) -> dict[str, Pair]:
         """Returns (weighted sum, weight) by output, times the factors.
 
-        Labels and weights are given by output; weights are 1 where absent.
+        Labels and weights are by output, too; weights are 1 where absent.
         """
         pairs = {}
-        for label in cls.labels:
-            name = label.output
-            total, weight = label.loss(
+        for trained in cls.labelled_outputs:
+            name = trained.output
+            total, weight = trained.loss(
                 outputs[name], labels[name], weights.get(name)
             )
-            if label.factor != 1.0:
-                total = total * label.factor
+            if trained.loss_weight != 1.0:
+                total = total * trained.loss_weight
             pairs[name] = total, weight
         return pairs
 
     @classmethod
     def loss(cls, outputs: dict, features: dict) -> Pair | None:
         """Returns (weighted sum, weight); None for a head without labels."""
-        labels = {label.output: features[label.name] for label in cls.labels}
+        labels = {
+            trained.output: features[trained.label]
+            for trained in cls.labelled_outputs
+        }
         weights = dict.fromkeys(labels, features.get(cls.label_weights))
         pairs = list(cls.losses(outputs, labels, weights).values())
         if not pairs:
@@ -134,17 +144,40 @@ class Head(ConfiguredLayer):
         return sum(total for total, _ in pairs), pairs[0][1]
 
     @classmethod
-    def answers(cls, outputs: Tensors) -> Tensors:
+    def exported_outputs(cls, outputs: Tensors) -> Tensors:
         """Returns the outputs of an exported model, from those of the head.
 
         The same, or `probabilities` where there is one, of logits that are
-        learned with a cross-entropy. With labels the likeliest is added as
-        `label`.
+        learned with a cross-entropy. The export adds the likeliest class as
+        `label` where the classes have names.
         """
-        losses = [label.loss for label in cls.labels]
+        losses = [trained.loss for trained in cls.labelled_outputs]
         if losses == [weighted_cross_entropy]:
             return {"probabilities": ops.softmax(outputs[cls.outputs[0]])}
         return {name: outputs[name] for name in cls.outputs}
+
+    def signatures(self, graph: Any) -> dict[str, Any]:
+        """Returns an exported model's signatures for raw texts.
+
+        The default one comes first. Without any the model is exported for its
+        embeddings alone.
+
+        Args:
+            graph: a TextSignatures (interchange/export/text_signatures.py):
+                signatures for texts of several forms, and the tokenizer and
+                the model as parts to make others of.
+        """
+        return graph.texts(self)
+
+    @classmethod
+    def count_weights(cls, config: Config, num_labels: int) -> int:
+        """Returns the number of the head's weights."""
+        options: dict[str, Any] = {}
+        if cls.takes_labels():
+            options["num_labels"] = num_labels
+        head = cls(config, **options)
+        head.build()
+        return head.count_params()
 
     @classmethod
     def takes_labels(cls) -> bool:

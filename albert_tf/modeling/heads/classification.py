@@ -1,15 +1,18 @@
 """Heads of one dense layer: labels or a number for texts, choices or tokens."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import require
-from albert_tf.modeling.heads.base import DenseHead, Label, Tensors
+from albert_tf.modeling.heads.base import DenseHead, LabelledOutput, Tensors
 from albert_tf.modeling.layers import serializable
 from albert_tf.modeling.losses import weighted_squared_error
 
-_CLASS = Label(
-    "logits", "label_ids", classes=lambda head, shape: head.num_labels
+_CLASS = LabelledOutput(
+    "logits", "label_ids", num_classes=lambda head, shape: head.num_labels
 )
 
 
@@ -21,7 +24,7 @@ class ClassificationHead(DenseHead):
     model_name = "AlbertForClassification"
     transformers_model = "AlbertForSequenceClassification"
     problem_type = "single_label_classification"
-    labels = (_CLASS,)
+    labelled_outputs = (_CLASS,)
     options = ("num_labels",)
 
 
@@ -34,7 +37,10 @@ class RegressionHead(DenseHead):
     transformers_model = "AlbertForSequenceClassification"
     problem_type = "regression"
     outputs = ("predictions",)
-    labels = (Label("predictions", "label_ids", weighted_squared_error),)
+    labelled_outputs = (
+        LabelledOutput("predictions", "label_ids", weighted_squared_error),
+    )
+    meanings: Mapping[str, str] = {"predictions": "the number"}
 
     def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns `predictions` `[batch]`."""
@@ -51,10 +57,12 @@ class MultipleChoiceHead(DenseHead):
     head_name = "multiple_choice"
     model_name = "AlbertForMultipleChoice"
     transformers_model = "AlbertForMultipleChoice"
-    labels = (
-        Label("logits", "label_ids", classes=lambda head, shape: shape[1]),
+    labelled_outputs = (
+        LabelledOutput(
+            "logits", "label_ids", num_classes=lambda head, shape: shape[1]
+        ),
     )
-    text_inputs = "choices"
+    reads_choices = True
 
     def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns `logits` `[batch, choices]`."""
@@ -65,6 +73,10 @@ class MultipleChoiceHead(DenseHead):
             f"{len(ids.shape)} axes.",
         )
         return {"logits": ops.reshape(scores, (-1, ops.shape(ids)[1]))}
+
+    def signatures(self, graph: Any) -> dict[str, Any]:
+        """Returns the signature for a text and its choices."""
+        return graph.choices(self)
 
 
 @serializable
@@ -81,8 +93,12 @@ class TokenClassificationHead(DenseHead):
     # google-research/albert labels no tokens.
     weight_names = (("classifier", None, "classifier"),)
     reads = "sequence_output"
-    labels = (_CLASS,)
+    labelled_outputs = (_CLASS,)
+    has_sequence_outputs = True
     label_weights = "label_weights"
     sequence_features = ("label_ids", "label_weights")
-    text_inputs = "words"
     options = ("num_labels",)
+
+    def signatures(self, graph: Any) -> dict[str, Any]:
+        """Returns the signature for the words of a text."""
+        return graph.words(self)

@@ -5,7 +5,12 @@ from typing import Any
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.heads.base import DenseHead, Head, Label, Tensors
+from albert_tf.modeling.heads.base import (
+    DenseHead,
+    Head,
+    LabelledOutput,
+    Tensors,
+)
 from albert_tf.modeling.layers import ACTIVATIONS, Config, serializable
 
 
@@ -39,15 +44,14 @@ class MaskedLMHead(Head):
     reads = "masked_lm_positions"
     features = ("masked_lm_positions",)
     outputs = ("masked_lm_logits",)
-    labels = (
-        Label(
+    labelled_outputs = (
+        LabelledOutput(
             "masked_lm_logits",
             "masked_lm_ids",
-            classes=lambda head, shape: head.config.vocab_size,
+            num_classes=lambda head, shape: head.config.vocab_size,
         ),
     )
     label_weights = "masked_lm_weights"
-    text_inputs = "masks"
 
     def __init__(self, config: Config, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
@@ -84,6 +88,10 @@ class MaskedLMHead(Head):
         bias = ops.cast(self.output_bias, "float32")
         return {"masked_lm_logits": ops.cast(logits, "float32") + bias}
 
+    def signatures(self, graph: Any) -> dict[str, Any]:
+        """Returns the signature that fills the masks of a text."""
+        return graph.masks(self)
+
 
 @serializable
 class SentenceOrderHead(DenseHead):
@@ -106,13 +114,16 @@ class SentenceOrderHead(DenseHead):
         ),
     )
     outputs = ("sentence_order_logits",)
-    labels = (
-        Label(
+    labelled_outputs = (
+        LabelledOutput(
             "sentence_order_logits",
             "sentence_order_labels",
-            classes=lambda head, shape: 2,
+            num_classes=lambda head, shape: 2,
         ),
     )
-    text_inputs = "sentences"
     width = 2
     has_dropout = False
+
+    def signatures(self, graph: Any) -> dict[str, Any]:
+        """Returns the signature for a pair of texts, by the head's name."""
+        return graph.sentences(self)

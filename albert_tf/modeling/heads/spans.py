@@ -7,7 +7,12 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import require
-from albert_tf.modeling.heads.base import DenseHead, Head, Label, Tensors
+from albert_tf.modeling.heads.base import (
+    DenseHead,
+    Head,
+    LabelledOutput,
+    Tensors,
+)
 from albert_tf.modeling.kernels import ON_TENSORFLOW, states_at
 from albert_tf.modeling.layers import Config, serializable
 from albert_tf.modeling.losses import Pair, weighted_binary_cross_entropy
@@ -26,10 +31,13 @@ def _float32(x: Tensor) -> Tensor:
     return ops.cast(x, "float32")
 
 
-def _position(output: str, name: str) -> Label:
-    """Returns the label of a position: half of a span's loss."""
-    return Label(
-        output, name, classes=lambda head, shape: shape[-1], factor=0.5
+def _position(output: str, label: str) -> LabelledOutput:
+    """Returns the output of a position, which is half of a span's loss."""
+    return LabelledOutput(
+        output,
+        label,
+        num_classes=lambda head, shape: shape[-1],
+        loss_weight=0.5,
     )
 
 
@@ -54,14 +62,18 @@ class SpanHead(DenseHead):
     weight_names = (("classifier", "cls/squad/output_*", "qa_outputs"),)
     reads = "sequence_output"
     outputs = ("start_logits", "end_logits")
-    labels = _SPAN
-    text_inputs = "question"
+    has_sequence_outputs = True
+    labelled_outputs = _SPAN
     width = 2
     has_dropout = False
 
     def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns `start_logits` and `end_logits` `[batch, seq]`."""
         return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
+
+    def signatures(self, graph: Any) -> dict[str, Any]:
+        """Returns the signature for a question and its context."""
+        return graph.questions(self)
 
 
 @serializable
@@ -101,6 +113,7 @@ class AnswerableSpanHead(Head):
     reads = "sequence_output"
     features = ("p_mask",)
     sequence_features = ("p_mask",)
+    has_sequence_outputs = True
     outputs = (
         "start_logits",
         "unanswerable_logits",
@@ -109,18 +122,17 @@ class AnswerableSpanHead(Head):
         "end_top_log_probs",
         "end_top_positions",
     )
-    labels = (
+    labelled_outputs = (
         *_SPAN,
-        Label(
+        LabelledOutput(
             "unanswerable_logits",
             "is_impossible",
             weighted_binary_cross_entropy,
-            classes=lambda head, shape: 2,
-            factor=0.5,
+            num_classes=lambda head, shape: 2,
+            loss_weight=0.5,
         ),
     )
     options = ("start_n_top", "end_n_top")
-    text_inputs = "question"
 
     def __init__(
         self,
@@ -141,16 +153,34 @@ class AnswerableSpanHead(Head):
         self.dropout = self.make_dropout(self.config.classifier_dropout_prob)
         self.answer = self.make_dense("answer", 1, use_bias=False)
 
+    def _unanswerable_logits(
+        self,
+        hidden: Tensor,
+        start_logits: Tensor,
+        dropout_keys: Tensor | None,
+        training: bool,
+    ) -> Tensor:
+        """Returns `[batch]`, from [CLS] and the states of likely starts.
+
+        `start_logits` are `[batch, 1, seq]`.
+        """
+        probs = ops.cast(ops.softmax(start_logits), hidden.dtype)
+        summary = ops.matmul(probs, hidden)[:, 0]
+        answer = ops.concatenate([summary, hidden[:, 0]], axis=-1)
+        answer = ops.tanh(self.answer_hidden(answer))
+        answer = self.dropout(answer, keys=dropout_keys, training=training)
+        return _float32(self.answer(answer))[..., 0]
+
     def _end_logits(self, hidden: Tensor, start: Tensor) -> Tensor:
         """Returns unmasked `[batch, starts, seq]` for starts' states."""
         states = ops.expand_dims(hidden, 1)
-        given = ops.expand_dims(start, 2)
-        shape = ops.shape(ops.add(states[..., :1], given[..., :1]))[:3]
+        starts = ops.expand_dims(start, 2)
+        shape = ops.shape(ops.add(states[..., :1], starts[..., :1]))[:3]
         width = (self.config.hidden_size,)
         pair = ops.concatenate(
             [
                 ops.broadcast_to(states, tuple(shape) + width),
-                ops.broadcast_to(given, tuple(shape) + width),
+                ops.broadcast_to(starts, tuple(shape) + width),
             ],
             axis=-1,
         )
@@ -176,15 +206,13 @@ class AnswerableSpanHead(Head):
 
         logits = ops.transpose(self.start(hidden), (0, 2, 1))
         start_logits = masked(_float32(logits))
-        probs = ops.cast(ops.softmax(start_logits), hidden.dtype)
-        summary = ops.matmul(probs, hidden)[:, 0]
+        unanswerable_logits = self._unanswerable_logits(
+            hidden, start_logits, dropout_keys, training
+        )
         start_logits = start_logits[:, 0]
-        answer = ops.concatenate([summary, hidden[:, 0]], axis=-1)
-        answer = ops.tanh(self.answer_hidden(answer))
-        answer = self.dropout(answer, keys=dropout_keys, training=training)
         outputs = {
             "start_logits": start_logits,
-            "unanswerable_logits": _float32(self.answer(answer))[..., 0],
+            "unanswerable_logits": unanswerable_logits,
         }
         if "start_positions" in features:
             gold = ops.cast(features["start_positions"], "int32")[:, None]
@@ -214,6 +242,10 @@ class AnswerableSpanHead(Head):
         """Returns (weighted sum, weight) by output, times the factors."""
         require("end_logits" in outputs, END_NEEDS_START)
         return super().losses(outputs, labels, weights)
+
+    def signatures(self, graph: Any) -> dict[str, Any]:
+        """Returns the signature for a question that may have no answer."""
+        return graph.answerable_questions(self)
 
 
 def _likeliest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -188,7 +188,9 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
     names = values.get("architectures")
     theirs = names[0] if isinstance(names, list) and names else None
     if "model" in own:
-        ours = lookup(classes, str(own["model"]), f"{path}: model")
+        ours = lookup(
+            classes, str(own["model"]), f"{path}: model", extensible=True
+        )
         theirs = theirs or ours
     known = [kind for kind, name in classes.items() if name == theirs]
     require(

@@ -14,6 +14,9 @@ from albert_tf.text.tokenizer_base import Tokenizer
 Metric = Callable[[np.ndarray, np.ndarray], float]
 # The outputs of a head by name: an array for each row of features.
 Outputs = Mapping[str, Sequence[np.ndarray]]
+# Calls a signature of an exported model: of its name and its inputs by name it
+# returns the outputs by name.
+CallSignature = Callable[..., Mapping[str, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Prediction:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
+class ScoredExamples:
     """The scores of a model, or of an ensemble, for examples of one kind.
 
     `config` has the thresholds by which scores become predictions; `labels`
@@ -85,6 +88,8 @@ class Kind(abc.ABC):
         text_counts: numbers of texts that make an example.
         text_format: description of these texts, for messages.
         extra_metrics: names of metrics beside those of the task.
+        exported: a signature of the exported models, and an output of it that
+            only these have; None where exports have no predictions.
     """
 
     name: ClassVar[str]
@@ -94,6 +99,7 @@ class Kind(abc.ABC):
     text_counts: ClassVar[range]
     text_format: ClassVar[str]
     extra_metrics: ClassVar[tuple[str, ...]] = ()
+    exported: ClassVar[tuple[str, str] | None] = None
 
     @abc.abstractmethod
     def example(self, texts: tuple[str, ...], number: int) -> Any:
@@ -206,6 +212,26 @@ class Kind(abc.ABC):
         padding.
         """
 
+    def exported_scores(
+        self, call: CallSignature, examples: Sequence[Any]
+    ) -> list[Any]:
+        """Returns the scores of examples from an exported model.
+
+        Kinds that name `exported` have this, or `exported_predictions`.
+        """
+        raise NotImplementedError(f"{self.name} have no exported scores.")
+
+    def exported_predictions(
+        self,
+        call: CallSignature,
+        examples: Sequence[Any],
+        labels: Sequence[str],
+    ) -> list[Prediction]:
+        """Returns the predictions of an exported model of these labels."""
+        scores = self.exported_scores(call, examples)
+        scored = ScoredExamples(examples, scores, FeatureConfig(), labels)
+        return self.predictions(scored)
+
     def ensemble(self, members: Sequence[Sequence[Any]]) -> list[Any]:
         """Returns the mean scores of several models."""
         rows = zip(*members, strict=True)
@@ -219,12 +245,12 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def compute_metrics(
-        self, answers: Answers, metrics: Mapping[str, Metric]
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics, with those of a trivial baseline.
 
-        The answers are to labelled examples; kinds with an official script
-        ignore the task's `metrics`.
+        The examples are labelled; kinds with an official script ignore the
+        task's `metrics`.
         """
 
     def config_to_save(
@@ -233,26 +259,26 @@ class Kind(abc.ABC):
         """Returns the settings to store with a model that has `metrics`."""
         return config
 
-    def predictions(self, answers: Answers) -> list[Prediction]:
+    def predictions(self, scored: ScoredExamples) -> list[Prediction]:
         """Returns the prediction for each example."""
-        rows = zip(answers.examples, answers.scores, strict=True)
-        return [self._prediction(*row, answers) for row in rows]
+        rows = zip(scored.examples, scored.scores, strict=True)
+        return [self._prediction(*row, scored) for row in rows]
 
     @abc.abstractmethod
     def _prediction(
-        self, example: Any, scores: Any, answers: Answers
+        self, example: Any, scores: Any, scored: ScoredExamples
     ) -> Prediction:
         """Returns the prediction for one of the examples."""
 
-    def table(self, answers: Answers) -> Table | None:
+    def table(self, scored: ScoredExamples) -> Table | None:
         """Returns metrics of each label of labelled examples, if any."""
         return None
 
     @abc.abstractmethod
-    def figure(self, answers: Answers) -> Figure:
+    def figure(self, scored: ScoredExamples) -> Figure:
         """Returns right and wrong predictions of labelled examples."""
 
-    def constant_prediction(self, answers: Answers) -> str | None:
+    def constant_prediction(self, scored: ScoredExamples) -> str | None:
         """Returns the one prediction that all of several examples have.
 
         A model that has diverged, or learned nothing, has one.

@@ -1,13 +1,14 @@
 """Single texts and pairs as sequences of tokens."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from albert_tf.config import FeatureConfig
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features, flat
-from albert_tf.tasks.kinds.base import Kind
+from albert_tf.tasks.kinds.base import CallSignature, Kind
 from albert_tf.text.tokenizer_base import Tokenizer
 
 
@@ -105,3 +106,20 @@ class TextKind(Kind):
         return sequence_features(
             token_ids, tokenizer, config.max_seq_length, scalars
         )
+
+    def exported_scores(
+        self, call: CallSignature, examples: Sequence[Example]
+    ) -> list[Any]:
+        """Returns `exported`'s output for each example, a text or a pair."""
+        _, output = self.exported or ("", "")
+        scores: dict[int, Any] = {}
+        for count, signature in ((1, "text"), (2, "text_pair")):
+            rows = [n for n, e in enumerate(examples) if len(e.texts) == count]
+            if rows:
+                columns = zip(*(examples[n].texts for n in rows), strict=True)
+                names = ("text", "text_pair")[:count]
+                outputs = call(
+                    signature, **dict(zip(names, columns, strict=True))
+                )
+                scores |= zip(rows, outputs[output], strict=True)
+        return [scores[number] for number in range(len(examples))]

@@ -6,7 +6,7 @@ import pytest
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks import feature_building
 from albert_tf.tasks.examples import Example, listed
-from albert_tf.tasks.kinds.base import Answers
+from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.kinds.classification import Classification, class_error
 from albert_tf.tasks.metrics import scalar
 
@@ -23,7 +23,7 @@ SCORES = list(np.array([[0.1, 0.2, 0.7], [0.2, 0.5, 0.3], [0.6, 0.3, 0.1]]))
 
 def answers(gold, scores, labels=LABELS):
     examples = [Example(("a",), labels[number]) for number in gold]
-    return Answers(examples, list(scores), CONFIG, labels)
+    return ScoredExamples(examples, list(scores), CONFIG, labels)
 
 
 def test_labels_in_a_message():
@@ -173,7 +173,7 @@ def test_table():
 
 
 def test_predictions():
-    found = KIND.predictions(Answers(EXAMPLES, SCORES, CONFIG, LABELS))
+    found = KIND.predictions(ScoredExamples(EXAMPLES, SCORES, CONFIG, LABELS))
     assert found[0].fields == {
         "text": "the",
         "label": "yes",
@@ -207,7 +207,9 @@ def test_figures():
 
 def test_constant_prediction():
     def found(scores):
-        return KIND.constant_prediction(Answers([], scores, CONFIG, LABELS))
+        return KIND.constant_prediction(
+            ScoredExamples([], scores, CONFIG, LABELS)
+        )
 
     assert found(SCORES) is None
     assert found(SCORES[:1] * 2) == "yes"

@@ -1,0 +1,157 @@
+"""--import: a module's head, kind, task and optimizer reach all programs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from program_runner import run_program
+
+from albert_tf.interchange.model_directory import load_model_directory
+from albert_tf.jobs.predict import Predictor
+from albert_tf.modeling.heads import HEADS
+from albert_tf.optim.optimizers import OPTIMIZERS
+from albert_tf.tasks.catalog import TASKS
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXTS = ["it is fine", "it is not"]
+ROWS = (
+    (HEADS, "mean_state"),
+    (TASKS, "mean_states"),
+    (OPTIMIZERS, "momentum_sgd"),
+)
+
+
+@pytest.fixture
+def own_rows(documented_block, tmp_path, monkeypatch):
+    """The name of a module that adds rows, which are removed at the end."""
+    blocks = map(
+        documented_block, ("A task with a head of its own", "An optimizer")
+    )
+    (tmp_path / "own_rows_of_test.py").write_text("\n".join(blocks))
+    monkeypatch.syspath_prepend(tmp_path)
+    for table, name in ROWS:
+        monkeypatch.setitem(table, name, None)
+        monkeypatch.delitem(table, name)
+    yield "own_rows_of_test"
+    sys.modules.pop("own_rows_of_test", None)
+
+
+@pytest.mark.slow
+def test_a_module_adds_a_head_a_task_and_an_optimizer(
+    own_rows, pretrained, tmp_path
+):
+    for split in ("train", "dev"):
+        lines = ["text\tlabel", *["it is fine\tglad", "it is not\tsad"] * 4]
+        (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    model = f"{tmp_path}/run/model"
+    of_task = ("--task=mean_states", f"--data_dir={tmp_path}")
+
+    def run(program, *flags):
+        done = run_program(program, f"--import={own_rows}", *flags)
+        assert done.status == 0, done.error
+        return done.stdout
+
+    run(
+        *("finetune", *of_task, f"--init_from={pretrained}"),
+        *(f"--run_dir={tmp_path}/run", "--optimizer=momentum_sgd"),
+        *("--num_train_steps=1", "--train_batch_size=4", "--feature_cache="),
+        "--max_seq_length=16",
+    )
+    printed = run(
+        *("evaluate", *of_task, f"--model_dir={model}", "--feature_cache=")
+    )
+    assert "accuracy" in printed
+    copy = (f"--to_path={tmp_path}/copy", "--to_format=model_directory")
+    run("convert", f"--from_path={model}", *copy)
+    run("export", f"--model_dir={model}", f"--export_dir={tmp_path}/export")
+    predicted = run(
+        *("predict", "--mode=classify", f"--export_dir={tmp_path}/export"),
+        *(f"--text={text}" for text in TEXTS),
+    )
+    exported = [json.loads(line) for line in predicted.splitlines()]
+    kind, predictor = (
+        TASKS["mean_states"].kind,
+        Predictor(load_model_directory(model)),
+    )
+    for line, ours in zip(
+        exported, predictor.predict(kind, TEXTS), strict=True
+    ):
+        assert line["probabilities"] == pytest.approx(
+            ours.fields["probabilities"], rel=1e-5
+        )
+    printed = run(
+        *("count_parameters", "--heads=mean_state"),
+        *("--num_labels=2", "--hidden_size=96"),
+    )
+    assert re.search(r"head mean_state +194 ", printed)
+    for table, name in ROWS:
+        del table[name]
+    export = f"--export_dir={tmp_path}/other"
+    error = run_program("export", f"--model_dir={model}", export).error
+    assert "model='AlbertForMeanStates' is not one of" in error
+    assert "needs --import" in error
+
+
+def test_modules_that_cannot_be_imported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, code in (
+        ("right_of_test", ""),
+        ("syntax_of_test", "x = 1\ny = = 2\n"),
+        ("name_of_test", "x = 1\ny = absent\n"),
+        ("needs_of_test", "import absent_of_test.part\n"),
+    ):
+        (tmp_path / f"{name}.py").write_text(code)
+    for name, message in (
+        (
+            "absent_of_test",
+            "there is no module absent_of_test; expected a name",
+        ),
+        ("right_of_test.py", "there is no module right_of_test.py; expect"),
+        ("syntax_of_test", "syntax_of_test.py:2: invalid syntax"),
+        ("name_of_test", "name_of_test.py:2: NameError: name 'absent' is not"),
+        ("needs_of_test", "needs_of_test.py:1: ModuleNotFoundError: No module"),
+    ):
+        error = run_program("count_parameters", f"--import={name}").error
+        assert error.startswith(f"count_parameters: --import={name}: ")
+        assert message in error and "\n" not in error
+
+
+# Prints the number of a preset's layers in a worker process.
+PROGRAM = """
+import concurrent.futures
+import multiprocessing
+
+from bin import own_rows
+
+
+def layers_of(name):
+    from albert_tf.config import preset
+
+    return preset(name)["num_hidden_layers"]
+
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
+        print(pool.submit(layers_of, "shallow").result())
+"""
+
+
+def test_worker_processes_have_the_rows(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "preset_of_test.py").write_text(
+        "from albert_tf.config import PRESETS\n"
+        'PRESETS["shallow"] = {"num_hidden_layers": 2}\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "program.py", "--import=preset_of_test"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "2\n", done.stderr

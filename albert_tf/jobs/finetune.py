@@ -19,7 +19,6 @@ from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.inputs.phases import DepthSchedule, Phases
 from albert_tf.interchange.model_directory import (
-    InitialWeights,
     check_vocab_size,
     save_model_directory,
 )
@@ -29,6 +28,7 @@ from albert_tf.jobs.micro_batch import AUTO, resolve_for_machine
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertModel, model_class
+from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
@@ -50,7 +50,7 @@ def run_finetuning(
     *,
     data_dir: str,
     run_dir: str,
-    initial: InitialWeights,
+    initial: StoredModel,
     tokenizer_dir: str = "",
     model_changes: Mapping[str, Any] | None = None,
     runtime: RuntimeConfig | None = None,
@@ -174,10 +174,9 @@ def _check_lengths(config: FinetuneConfig, model_config: ModelConfig) -> None:
 
 
 def _warn_of_untrained_positions(
-    features: Features, initial: InitialWeights, log: Log
+    features: Features, initial: StoredModel, log: Log
 ) -> None:
-    description = initial.description
-    trained = description.max_seq_length if description else math.inf
+    trained = initial.description.max_seq_length
     longer = int((features.lengths > trained).sum())
     if longer:
         log(

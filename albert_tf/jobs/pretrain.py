@@ -30,7 +30,6 @@ from albert_tf.inputs.phases import (
     parse_schedule,
 )
 from albert_tf.interchange.model_directory import (
-    InitialWeights,
     save_model_directory,
 )
 from albert_tf.jobs.evaluate import (
@@ -41,6 +40,7 @@ from albert_tf.jobs.micro_batch import resolve_for_machine
 from albert_tf.jobs.sample_predictions import masked_sentences
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
+from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import TOKENIZER_DIRECTORY, ShardSet, open_shards
 from albert_tf.text.tokenizer import load_tokenizer
@@ -65,7 +65,7 @@ def run_pretraining(
     eval_data: Sequence[str],
     run_dir: str,
     runtime: RuntimeConfig | None = None,
-    initial: InitialWeights | None = None,
+    initial: StoredModel | None = None,
 ) -> dict[str, float]:
     """Pretrains to the last step and returns the last evaluation.
 

@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 from keras import KerasTensor as Tensor
@@ -28,10 +29,6 @@ from albert_tf.modeling.weights.adapters import (
     CONFIG_FILE,
     read_adapters,
     write_adapters,
-)
-from albert_tf.modeling.weights.stored_weights import (
-    heads_in,
-    load_stored_weights,
 )
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
@@ -426,7 +423,7 @@ class AlbertModel(FittableModel):
         num_labels: int | None = None,
         labels: Sequence[str] | None = None,
         allow_missing: bool = False,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> "AlbertModel":
         """Returns the model in a directory, ours or saved by transformers.
 
@@ -445,37 +442,15 @@ class AlbertModel(FittableModel):
             UserError: naming each weight that is missing, unexpected,
                 misshapen or damaged.
         """
-        description, stored = pretrained.read_model_files(directory)
-        arguments = pretrained.constructor_arguments(cls, description, stored)
-        if labels is not None or (
-            num_labels is not None
-            and num_labels != len(arguments["labels"] or ())
-        ):
-            arguments |= {"num_labels": num_labels, "labels": labels}
-        model = cls(description.config, **{**arguments, **kwargs})
-        declared = models()[description.kind].head_names
-        stored_heads = heads_in(stored, declared)
-        new_heads = tuple(
-            name
-            for name, head in model.heads.items()
-            if head.weights
-            and (name not in stored_heads or model.labels != description.labels)
-        )
-        require(
-            allow_missing or not new_heads,
-            f"{directory} holds an {description.kind} with the labels "
-            f"{description.labels}; the {cls.__name__} with the labels "
-            f"{model.labels} needs a new head {' and '.join(new_heads)}, which "
-            "allow_missing=True initialises.",
-        )
-        for line in load_stored_weights(
-            model,
-            stored,
-            new_heads=new_heads,
-            drop_other_heads=bool(new_heads)
-            or description.kind != cls.__name__,
+        model, lines = pretrained.restore_model(
+            cls,
+            pretrained.read_model_files(directory),
+            num_labels=num_labels,
+            labels=labels,
             allow_missing=allow_missing,
-        ):
+            **kwargs,
+        )
+        for line in lines:
             print(line, flush=True)
         return model
 

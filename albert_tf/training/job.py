@@ -18,8 +18,8 @@ from albert_tf.config import (
 )
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.phases import DepthSchedule, Phases
-from albert_tf.interchange.model_directory import InitialWeights
 from albert_tf.modeling.models import AlbertModel
+from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.optim.optimizers import OPTIMIZERS
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.objectives import Objective
@@ -72,7 +72,7 @@ class Job(abc.ABC):
     environment: Environment
     model_config: ModelConfig
     tokenizer: Tokenizer
-    initial: InitialWeights | None
+    initial: StoredModel | None
     objective: Objective
     phases: Phases
     depths: DepthSchedule

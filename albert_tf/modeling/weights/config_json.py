@@ -63,8 +63,11 @@ def _transformers_models() -> dict[str, str]:
 class ModelDescription:
     """The contents of a `config.json`.
 
+    Or of what stands for it beside a checkpoint.
+
     Attributes:
-        kind: the name of a model class, see `models.models`.
+        kinds: the names of the model classes that it may be, see
+            `models.models`; a `config.json` names one.
         config: the architecture.
         max_seq_length: longest text the model was trained on, in tokens.
         labels: names of the classes of a model that has any, else None.
@@ -72,12 +75,21 @@ class ModelDescription:
         ours: whether the section of this project describes this model.
     """
 
-    kind: str
+    kinds: tuple[str, ...]
     config: ModelConfig
     max_seq_length: int
     labels: list[str] | None = None
     head_options: Mapping[str, int] = dataclasses.field(default_factory=dict)
     ours: bool = True
+
+    @property
+    def heads(self) -> set[str]:
+        """The heads of the model classes."""
+        heads = {
+            name: {head.head_name} for name, head in _model_heads().items()
+        }
+        heads["AlbertForPretraining"] = {"masked_lm", "sentence_order"}
+        return set().union(*(heads.get(kind, ()) for kind in self.kinds))
 
 
 def to_json(
@@ -152,7 +164,7 @@ def from_json(values: dict, path: str) -> ModelDescription:
     )
     ours = own.get("model") == kind
     return ModelDescription(
-        kind=kind,
+        kinds=(kind,),
         config=config,
         # There may be fewer positions than the section knows of.
         max_seq_length=min(length, limit),

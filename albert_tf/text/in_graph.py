@@ -19,11 +19,8 @@ import tensorflow as tf
 from albert_tf.config import UserError
 from albert_tf.text import normalization, wordpiece
 from albert_tf.text.character_class import CharacterClass
-from albert_tf.text.sentencepiece_tokenizer import (
-    SPACE,
-    SentencePieceTokenizer,
-)
-from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer_base import SPACE, Tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 try:

@@ -18,6 +18,7 @@ from albert_tf.text.character_class import CharacterClass
 from albert_tf.text.normalization import normalize, normalized_offsets
 from albert_tf.text.tokenizer_base import (
     SENTENCEPIECE_SPECIALS,
+    SPACE,
     Encoding,
     Tokenizer,
     check_number_of_pieces,
@@ -27,9 +28,6 @@ from albert_tf.text.tokenizer_json import (
     no_json_reason,
     sentencepiece_json,
 )
-
-# The mark that SentencePiece puts where a space was.
-SPACE = "▁"
 
 # A word that follows a space: its letters.
 _WORD = re.compile(rf"{SPACE}([^\W\d_]+)")

@@ -22,7 +22,7 @@ from albert_tf.text.tokenizer_base import (
     MAX_VOCABULARY_BYTES,
     Tokenizer,
 )
-from albert_tf.text.tokenizer_json import (
+from albert_tf.text.tokenizer_json_reader import (
     model_of_pieces,
     read_tokenizer_json,
 )

@@ -62,6 +62,7 @@ HEAVY = (
     "keras",
     "tf_keras",
     "albert_tf.text.in_graph",
+    "albert_tf.text.in_graph_vocabularies",
 )
 # Ways in which data could run as code, in source without strings and comments.
 # Pickles and the like run code of their file; archives may hold paths out of

@@ -9,12 +9,10 @@ scores of BPE follow from the ids, which SentencePiece's trainer gives in order.
 """
 
 import base64
-import io
 import json
 import re
 from typing import Any
 
-import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.config import UserError, require, shown
@@ -57,30 +55,10 @@ def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
             damaged.
     """
     values = read_json(path)
-    model = values.get("model")
-    kind = model.get("type") if isinstance(model, dict) else None
-    require(
-        type(kind) is str and kind in MODEL_SETTINGS,
-        f"{path}: expected a model of type Unigram or BPE (SentencePiece) or "
-        f"WordPiece, got {shown(kind)}.",
-    )
-    kind = str(kind)
-    for name, expected in MODEL_SETTINGS[kind].items():
-        require(
-            model.get(name, expected) == expected,
-            f"{path}: expected {name} {json.dumps(expected)}, got "
-            f"{shown(model.get(name))}; its ids would differ here.",
-        )
-    vocabulary: Any
     try:
-        if kind == "WordPiece":
-            vocabulary, settings = _wordpiece_vocabulary(values, path)
-        else:
-            vocabulary, settings = _sentencepiece_model(values, path)
-        _check_added_tokens(values, path)
-        return kind, vocabulary, settings
-    except UserError:
-        raise
+        return _parsed(values)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} is damaged: its values are not those of a "
@@ -88,7 +66,33 @@ def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
         ) from None
 
 
-def _check_added_tokens(values: dict[str, Any], path: str) -> None:
+def _parsed(values: dict[str, Any]) -> tuple[str, Any, Settings]:
+    model = values.get("model")
+    kind = model.get("type") if isinstance(model, dict) else None
+    require(
+        type(kind) is str and kind in MODEL_SETTINGS,
+        "expected a model of type Unigram or BPE (SentencePiece) or "
+        f"WordPiece, got {shown(kind)}.",
+    )
+    for name, expected in MODEL_SETTINGS[str(kind)].items():
+        _require_ours(
+            model.get(name, expected) == expected,
+            f"expected {name} {json.dumps(expected)}, got "
+            f"{shown(model.get(name))}",
+        )
+    is_words = kind == "WordPiece"
+    read = _wordpiece_vocabulary if is_words else _sentencepiece_model
+    vocabulary, settings = read(values)
+    _check_added_tokens(values)
+    return str(kind), vocabulary, settings
+
+
+def _require_ours(condition: bool, difference: str) -> None:
+    """Raises UserError for what ALBERT's tokenizers here do otherwise."""
+    require(condition, f"{difference}; its ids would differ here.")
+
+
+def _check_added_tokens(values: dict[str, Any]) -> None:
     """Raises UserError for tokens beside the pieces of the model."""
     vocab = values["model"]["vocab"]
     names = vocab if isinstance(vocab, dict) else {row[0] for row in vocab}
@@ -96,17 +100,17 @@ def _check_added_tokens(values: dict[str, Any], path: str) -> None:
     added = [token for token in tokens if token not in names]
     require(
         not added,
-        f"{path} has the added tokens {shown(added)}, which are no pieces of "
-        "its model; its ids would differ here. bin.extend_vocab adds words to "
+        f"it has the added tokens {shown(added)}, which are no pieces of its "
+        "model; its ids would differ here. bin.extend_vocab adds words to "
         "a model's vocabulary.",
     )
 
 
-def _check_space_marks(values: dict[str, Any], path: str) -> None:
+def _check_space_marks(values: dict[str, Any]) -> None:
     """Raises UserError where not every word gets SentencePiece's mark."""
     steps = _flat_steps(values.get("pre_tokenizer"), "pretokenizers")
     marks = [step for step in steps if step["type"] == "Metaspace"]
-    require(
+    _require_ours(
         bool(marks)
         and all(s["type"] in ("WhitespaceSplit", "Metaspace") for s in steps)
         and all(
@@ -115,22 +119,19 @@ def _check_space_marks(values: dict[str, Any], path: str) -> None:
             and step.get("add_prefix_space", True)
             for step in marks
         ),
-        f"{path}: the pre_tokenizer {shown(values.get('pre_tokenizer'))} is "
-        "not that of an ALBERT tokenizer, a mark before every word; its ids "
-        "would differ here.",
+        f"the pre_tokenizer {shown(values.get('pre_tokenizer'))} is not that "
+        "of an ALBERT tokenizer, a mark before every word",
     )
 
 
-def _sentencepiece_model(
-    values: dict[str, Any], path: str
-) -> tuple[bytes, Settings]:
+def _sentencepiece_model(values: dict[str, Any]) -> tuple[bytes, Settings]:
     model = values["model"]
     is_bpe = model["type"] == "BPE"
     if is_bpe:
-        pieces = _ranked_pieces(model, path)
+        pieces = _ranked_pieces(model)
         unknown = model["vocab"][model["unk_token"]]
     else:
-        pieces = _scored_pieces(model.get("vocab"), path)
+        pieces = _scored_pieces(model.get("vocab"))
         unknown = model["unk_id"]
     # Raises for what is not the id of a piece.
     special = {pieces[unknown][0], *SENTENCEPIECE_SPECIALS.values()}
@@ -138,9 +139,9 @@ def _sentencepiece_model(
         if token.get("special"):
             special.add(token["content"])
     if is_bpe:
-        _check_merges(model, special, path)
-    _check_space_marks(values, path)
-    steps = _checked_normalizers(values, path)
+        _check_merges(model, special)
+    _check_space_marks(values)
+    steps = _checked_normalizers(values)
     charsmap = base64.b64decode(
         steps.get("Precompiled", {}).get("precompiled_charsmap") or "",
         validate=True,
@@ -159,63 +160,26 @@ def _sentencepiece_model(
     }
 
 
-def _ranked_pieces(model: dict[str, Any], path: str) -> list[tuple[str, float]]:
+def _ranked_pieces(model: dict[str, Any]) -> list[tuple[str, float]]:
     """Returns the pieces of a BPE, each with the score that its id has."""
-    pieces = _in_order(model["vocab"], path)
+    pieces = _in_order(model["vocab"])
     return [(piece, -float(i)) for i, piece in enumerate(pieces)]
 
 
-def _check_merges(model: dict[str, Any], special: set[str], path: str) -> None:
+def _check_merges(model: dict[str, Any], special: set[str]) -> None:
     """Raises UserError for merges that SentencePiece would not make so."""
     ids = model["vocab"]
     scores = {p: -float(i) for p, i in ids.items() if p not in special}
-    require(
-        not any(map(ends_in_digit_comma, scores)),
-        f"{path}: {MERGED_COMMA}; its ids would differ here.",
-    )
+    _require_ours(not any(map(ends_in_digit_comma, scores)), MERGED_COMMA)
     pairs = [
         tuple(pair.split(" ") if isinstance(pair, str) else pair)
         for pair in model["merges"]
     ]
     made = [ids["".join(pair)] for pair in pairs]
-    require(
+    _require_ours(
         made == sorted(made) and set(pairs) == set(merges_of(scores)),
-        f"{path}: its merges are not those of a SentencePiece model, which "
-        "merges whatever makes a piece, in the order of ids; its ids would "
-        "differ here.",
-    )
-
-
-def model_of_pieces(rows: list, path: str) -> bytes:
-    """Returns the SentencePiece model of pairs of a piece and its score.
-
-    Its clean-up is that of SentencePiece's trainer, and of the released
-    models: nmt_nfkc.
-
-    Raises:
-        UserError: for rows that are no such pairs, or lack <unk>.
-    """
-    pieces = _scored_pieces(rows, path)
-    names = [piece for piece, _ in pieces]
-    unknown = SENTENCEPIECE_SPECIALS["unk_token"]
-    require(
-        unknown in names, f"{path} has no piece {unknown}, which ALBERT needs."
-    )
-    trained = io.BytesIO()
-    # SentencePiece hands its character map to trained models only.
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["a"]),
-        model_writer=trained,
-        model_type="char",
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    model = sentencepiece_model_pb2.ModelProto.FromString(trained.getvalue())
-    return _model(
-        pieces,
-        unknown=names.index(unknown),
-        special=set(SENTENCEPIECE_SPECIALS.values()),
-        charsmap=model.normalizer_spec.precompiled_charsmap,
+        "its merges are not those of a SentencePiece model, which merges "
+        "whatever makes a piece, in the order of ids",
     )
 
 
@@ -225,8 +189,8 @@ def _model(
     unknown: int,
     special: set[str],
     charsmap: bytes,
-    is_bpe: bool = False,
-    has_bytes: bool = False,
+    is_bpe: bool,
+    has_bytes: bool,
 ) -> bytes:
     model = sentencepiece_model_pb2.ModelProto()
     kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
@@ -259,11 +223,9 @@ def _model(
     return model.SerializeToString()
 
 
-def _wordpiece_vocabulary(
-    values: dict[str, Any], path: str
-) -> tuple[list[str], Settings]:
-    pieces = _in_order(values["model"]["vocab"], path)
-    steps = _checked_normalizers(values, path)
+def _wordpiece_vocabulary(values: dict[str, Any]) -> tuple[list[str], Settings]:
+    pieces = _in_order(values["model"]["vocab"])
+    steps = _checked_normalizers(values)
     if "BertNormalizer" in steps:
         bert = steps["BertNormalizer"]
         lower = bool(bert.get("lowercase", True))
@@ -286,33 +248,29 @@ def _wordpiece_vocabulary(
     return pieces, settings
 
 
-def _in_order(vocab: dict[str, int], path: str) -> list[str]:
+def _in_order(vocab: dict[str, int]) -> list[str]:
     """Returns the pieces of a vocabulary by id."""
-    check_number_of_pieces(len(vocab), path)
+    check_number_of_pieces(len(vocab), "the vocabulary")
     require(
         sorted(vocab.values()) == list(range(len(vocab))),
-        f"{path}: expected a vocabulary with ids 0 to n - 1.",
+        "expected a vocabulary with ids 0 to n - 1.",
     )
     return sorted(vocab, key=vocab.__getitem__)
 
 
-def _scored_pieces(vocab: Any, path: str) -> list[tuple[str, float]]:
+def _scored_pieces(vocab: Any) -> list[tuple[str, float]]:
     if not isinstance(vocab, list) or not vocab:
-        raise UserError(f"{path}: the model has no list of pieces.")
-    check_number_of_pieces(len(vocab), path)
+        raise UserError("the model has no list of pieces.")
+    check_number_of_pieces(len(vocab), "the vocabulary")
     for number, row in enumerate(vocab):
         match row:
             case [str(), int() | float() as score] if abs(score) < _MAX_FLOAT32:
                 continue
-        raise UserError(
-            f"{path}: piece {number} is not a pair of a text and a score."
-        )
+        raise UserError(f"piece {number} is not a pair of a text and a score.")
     return [(piece, float(score)) for piece, score in vocab]
 
 
-def _checked_normalizers(
-    values: dict[str, Any], path: str
-) -> dict[str, dict[str, Any]]:
+def _checked_normalizers(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Returns the normalizers by type, refusing what our clean-up lacks.
 
     Known are those that we write and those of transformers' own classes.
@@ -335,8 +293,8 @@ def _checked_normalizers(
         is_clean = step["type"] == varying and step.get("clean_text", True)
         require(
             bool(is_clean) or step in known,
-            f"{path}: the normalizer {shown(step)} is none of an ALBERT "
-            "tokenizer; its ids would differ here. Use a tokenizer without it.",
+            f"the normalizer {shown(step)} is none of an ALBERT tokenizer; its "
+            "ids would differ here. Use a tokenizer without it.",
         )
     # The first of a type, as in the file.
     return {step["type"]: step for step in reversed(steps)}

@@ -62,8 +62,8 @@ _THEIR_KEYS = (
     "type_vocab_size",
     "initializer_range",
 )
-# Its activations that are ours under the same name (its "gelu" is the tanh
-# form), and its only epsilon.
+# The original's activations that are ours under the same name (its "gelu" is
+# the tanh form), and its only epsilon.
 _THEIR_VALUES = {"hidden_act": ("gelu", "relu"), "layer_norm_eps": (1e-12,)}
 # Settings that it lacks are within this key, and nowhere else. It ignores keys
 # that it does not know.

@@ -119,7 +119,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     tokenizer = load_tokenizer(directory)
     check_vocab_size(stored.config, tokenizer, directory)
     task = None
-    # Of another model it may have stayed there.
+    # A record of another model may have stayed there.
     if description.ours:
         task = read_task_record(
             directory, stored.config.max_position_embeddings
@@ -130,7 +130,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
 
 
 def _model_in(directory: str) -> str:
-    """Returns the model directory of a run directory, or the one given."""
+    """Returns the model directory of a run directory, else the path."""
     inner = os.path.join(directory, "model")
     if files.isfile(os.path.join(inner, pretrained.CONFIG_FILE)):
         return inner

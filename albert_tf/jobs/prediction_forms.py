@@ -52,7 +52,7 @@ PAIR = Form(
     -1,
     "a pair of texts with a tab between them",
 )
-# Of a model whose task is not known.
+# The form of a model whose task is not known.
 SINGLE_OR_PAIR = Form(("text", "text_pair"), range(1, 3), 1, "a text or a pair")
 # A paragraph may have tabs of its own.
 QUESTION = Form(

@@ -103,7 +103,7 @@ class Lamb(SparseGradients):
         for variable, path, adapts in zip(
             variables, paths, self.adapts, strict=True
         ):
-            # As by `add_variable_from_reference`, of another type.
+            # This is `add_variable_from_reference` for another type.
             prefix = path.replace("/", "_").replace(":", "_")
             add_moment = functools.partial(
                 self.add_variable,

@@ -71,7 +71,7 @@ class Muon(SparseGradients, keras.optimizers.Muon):
 
         Its type is that of `x`; the products are computed in `compute_dtype`.
         """
-        # Of norm 1, since float16 cannot hold the norm of large gradients.
+        # float16 cannot hold the norm of large gradients, so it becomes 1.
         unit = x / (ops.norm(x) + 1e-7)
         result = super().zeropower_via_newtonschulz5(
             ops.cast(unit, self.compute_dtype), steps

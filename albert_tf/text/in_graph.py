@@ -130,15 +130,15 @@ class InGraphTokenizer(tf.Module):
         """Returns what `decode` of each string `[batch]` consists of.
 
         Whether each character is white space, `[batch, (characters)]`, and
-        its first byte in the string as it was given, with the end of the
+        its first byte in the string before `decode`, with the end of the
         last `[batch, (characters + 1)]`.
         """
-        given = self._truncate(texts)
+        texts = self._truncate(texts)
         codes, first = tf.strings.unicode_decode_with_offsets(
-            given, "UTF-8", errors="replace"
+            texts, "UTF-8", errors="replace"
         )
         is_space = tf.reduce_any(codes.flat_values[:, None] == _SPACE_CODES, 1)
-        end = tf.strings.length(given)[:, None]
+        end = tf.strings.length(texts)[:, None]
         edges = tf.concat([tf.cast(first, tf.int32), end], 1)
         return codes.with_flat_values(is_space), edges
 
@@ -165,7 +165,7 @@ class InGraphTokenizer(tf.Module):
     def _clean(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns `normalization.normalize` of UTF-8 strings `[batch]`.
 
-        Or the words of `wordpiece.split_words` with a space between two.
+        WordPiece: the words of `wordpiece.split_words`, a space between two.
         """
         return tf.strings.strip(_spaced(self._vocabulary.clean(texts)))
 

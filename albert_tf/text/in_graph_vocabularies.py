@@ -116,8 +116,7 @@ class SentencePieceInGraph(tf.Module):
     ) -> tf.Tensor:
         """Returns limits, for each of a character's pieces that of the last.
 
-        Of the pieces of one character SentencePiece gives only the last one
-        the character's end.
+        SentencePiece gives a character's end to the last of its pieces alone.
         """
         is_mark = tf.gather(tf.constant(self._is_mark), ids)
         is_new = is_mark[1:] | is_mark[:-1] | (begins[1:] > begins[:-1])

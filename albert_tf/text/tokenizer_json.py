@@ -4,8 +4,8 @@
 `tokenizer.json`, so that `transformers` opens a model directory without
 converting anything.
 
-Of SentencePiece's types of models, Unigram is one of that library too. BPE is
-another, which has its merges in place of scores; a model of characters is one
+SentencePiece's type Unigram is one of that library too. So is BPE, which there
+has its merges in place of scores; a model of characters is one
 without merges. A model of words has no counterpart: neighbouring unknown words
 are one piece.
 """
@@ -24,7 +24,7 @@ from albert_tf.text.tokenizer_base import (
 )
 
 _USER_DEFINED = sentencepiece_model_pb2.ModelProto.SentencePiece.USER_DEFINED
-# Subtracted from the score of pieces like "8,", which ALBERT splits again: any
+# Subtracted from the score of pieces like "8,", which ALBERT splits: any
 # other segmentation is then better. As in Hugging Face's converter.
 DIGIT_COMMA_PENALTY = 100.0
 
@@ -168,7 +168,7 @@ def merges_of(scores: dict[str, float]) -> list[tuple[str, str]]:
         for end in range(1, len(piece))
     ]
     made = [pair for pair in pairs if scores.keys() >= set(pair)]
-    # Of one piece the longest beginning first, as in transformers.
+    # A piece's longest beginning comes first, as in transformers.
     made.sort(key=lambda pair: (scores["".join(pair)], len(pair[0])))
     return made[::-1]
 

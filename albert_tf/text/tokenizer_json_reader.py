@@ -46,7 +46,7 @@ Settings = dict[str, bool]
 def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
     """Returns the type of the model, its vocabulary and its clean-up.
 
-    Of a "Unigram" or "BPE" the vocabulary is a SentencePiece model, of a
+    The vocabulary of a "Unigram" or "BPE" is a SentencePiece model, that of a
     "WordPiece" the pieces in the order of their ids.
 
     Raises:

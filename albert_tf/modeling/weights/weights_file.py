@@ -50,7 +50,7 @@ _PICKLE = (
     "opened here"
 )
 _NOT_READ = "is not read here, only model.safetensors is"
-# By the ending of a name: why the file is not read, and the option with which
+# Endings of names: why such a file is not read, and the option with which
 # transformers reads it.
 _FOREIGN = {
     **dict.fromkeys((".bin", ".pt", ".pth", ".pkl"), (_PICKLE, "")),
@@ -143,7 +143,7 @@ def refuse_pickle(directory: str) -> None:
     names = files.listdir(directory) if files.isdir(directory) else []
     if any(name.startswith("model.safetensors") for name in names):
         return
-    # By its name first: beside it there may be pickles that are no weights.
+    # Names of weights come first: there may be other pickles beside them.
     names.sort(key=lambda name: not name.startswith(("pytorch_model", "model")))
     for name in names:
         for ending, (fault, option) in _FOREIGN.items():
@@ -192,7 +192,7 @@ def _indexed_tensors(index: str) -> dict[str, _Place]:
 def _tensors(path: str) -> dict[str, _Place]:
     """Returns the location of each array in a file, after all checks."""
     if not files.isfile(path):
-        # A pipe or a device could keep its reader waiting for ever.
+        # Reading from a pipe or a device could wait for ever.
         found = files.exists(path)
         raise UserError(
             f"{path} is {'not a regular file' if found else 'missing'}."

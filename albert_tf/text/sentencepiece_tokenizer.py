@@ -35,7 +35,7 @@ _WORD = re.compile(rf"{SPACE}([^\W\d_]+)")
 # An unknown character's score below the lowest one, as in SentencePiece.
 _UNKNOWN_PENALTY = 10.0
 # A piece's score above those of the pieces that it was made of, for each of
-# them: more than the rounding of scores, less than any difference between words.
+# them: more than the rounding of scores, less than differences between words.
 _PREFERENCE = 1e-3
 
 # The original's list, which lacks the apostrophe and <=>.

@@ -73,12 +73,7 @@ def convert(
             does not fit.
     """
     target = lookup(FORMATS, to_format, "to_format")
-    require(
-        bool(from_path and to_path), "from_path and to_path must not be empty."
-    )
-    remote = files.is_remote(to_path)
-    to_path = to_path.rstrip("/") if remote else os.path.abspath(to_path)
-    _check_separate(to_path, from_path, tokenizer)
+    to_path = _separate_path(to_path, from_path, tokenizer)
     _check_replaceable(to_path, to_format, overwrite)
     require(
         not target.package or find_spec(target.package) is not None,
@@ -99,12 +94,13 @@ def convert(
         lines += convert_weights(old, model, merge)
     limit = config.max_position_embeddings
     length = min(source.description.max_seq_length, limit)
-    task = _task(source, length)
-    own_head = not head or kind.__name__ in source.description.kinds
-    stored_task = task if own_head and target.stores_task else None
-    loaded = LoadedModel(model, vocabulary, length, stored_task)
+    loaded = LoadedModel(model, vocabulary, length)
     lines += target.not_stored(loaded)
-    if task and not stored_task:
+    task = _task(source)
+    own_head = not head or kind.__name__ in source.description.kinds
+    if task and own_head and target.stores_task:
+        loaded = dataclasses.replace(loaded, task=_shortened(task, length))
+    elif task:
         lines.append(f"Not stored: {TASK_FILE}, the settings of {task.task}.")
     with replacing_directory(
         to_path, target.last, replaces=REPLACEABLE
@@ -115,8 +111,13 @@ def convert(
     log(f"Wrote {to_path}: {to_format}, {kind.__name__}.")
 
 
-def _check_separate(to_path: str, from_path: str, tokenizer: str) -> None:
-    """Raises UserError where writing could touch the files that are read."""
+def _separate_path(to_path: str, from_path: str, tokenizer: str) -> str:
+    """Returns the path to write, apart from the files that are read."""
+    require(
+        bool(from_path and to_path), "from_path and to_path must not be empty."
+    )
+    remote = files.is_remote(to_path)
+    to_path = to_path.rstrip("/") if remote else os.path.abspath(to_path)
     overlaps = ""
     if _within(to_path, from_path) or _within(from_path, to_path):
         overlaps = from_path
@@ -127,6 +128,7 @@ def _check_separate(to_path: str, from_path: str, tokenizer: str) -> None:
         f"to_path={to_path} and {overlaps}, which is read, contain each "
         "other; write to another directory.",
     )
+    return to_path
 
 
 def _within(path: str, directory: str) -> bool:
@@ -227,15 +229,16 @@ def _read(
     return model, lines
 
 
-def _task(source: StoredModel, max_length: int) -> TaskRecord | None:
-    """Returns the record of the source's task, for texts of a length."""
+def _task(source: StoredModel) -> TaskRecord | None:
+    """Returns the record of the source's task, None where there is none."""
     if not (source.directory and source.description.ours):
         return None
-    task = read_task_record(
+    return read_task_record(
         source.directory, source.config.max_position_embeddings
     )
-    if not task:
-        return None
-    shorter = min(task.features.max_seq_length, max_length)
+
+
+def _shortened(task: TaskRecord, max_seq_length: int) -> TaskRecord:
+    shorter = min(task.features.max_seq_length, max_seq_length)
     features = override(task.features, {"max_seq_length": shorter})
     return dataclasses.replace(task, features=features)

@@ -69,21 +69,7 @@ def read_header(
             f"its header of {length} bytes is above the maximum, {max_bytes}",
         )
         header = file.read(length)
-    with contextlib.ExitStack() as stack:
-        near = path
-        if files.is_remote(path):
-            # The library is given a file on disk, with no data in it.
-            file = stack.enter_context(tempfile.NamedTemporaryFile())
-            file.write(length.to_bytes(8, "little") + header)
-            file.truncate(size)
-            file.flush()
-            near = file.name
-        try:
-            # Opening refuses deep nesting and what does not agree, but takes
-            # names that are there twice.
-            stack.enter_context(safetensors.safe_open(near, framework="np"))
-        except safetensors.SafetensorError as error:
-            raise ValueError(str(error)) from None
+    _check(path, size, header)
     entries = json.loads(header, object_pairs_hook=object_of_unique_keys)
     metadata = entries.pop("__metadata__", {})
     tensors = {
@@ -95,3 +81,22 @@ def read_header(
         for name, entry in entries.items()
     }
     return tensors, metadata
+
+
+def _check(path: str, size: int, header: bytes) -> None:
+    """Raises ValueError for deep nesting and what does not agree.
+
+    The library does not see names that are there twice.
+    """
+    with contextlib.ExitStack() as stack:
+        if files.is_remote(path):
+            # The library reads a file on disk, with no data in it.
+            file = stack.enter_context(tempfile.NamedTemporaryFile())
+            file.write(len(header).to_bytes(8, "little") + header)
+            file.truncate(size)
+            file.flush()
+            path = file.name
+        try:
+            stack.enter_context(safetensors.safe_open(path, framework="np"))
+        except safetensors.SafetensorError as error:
+            raise ValueError(str(error)) from None

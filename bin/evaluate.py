@@ -176,14 +176,14 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
             progress=progress,
         )
     predictions = result.predictions()
-    print(f"{task.name}, {split}: {len(result.answers.examples)} examples.")
+    print(f"{task.name}, {split}: {len(result.scored.examples)} examples.")
     if result.metrics:
         _print_metrics(result)
         if FLAGS.errors:
             _print_errors(predictions, FLAGS.errors)
     else:
         print("The examples have no labels: there are no metrics or errors.")
-    contents = prediction_files(task, split, result.answers, predictions)
+    contents = prediction_files(task, split, result.scored, predictions)
     if FLAGS.output_dir:
         files.makedirs(FLAGS.output_dir)
         for name, content in contents.items():
@@ -209,7 +209,7 @@ def _print_metrics(result: "TaskEvaluation") -> None:
     if table := result.table():
         print(f"\n{command_line.format_table(table.rows, table.header)}")
     if "best_f1" in result.metrics and FLAGS.null_threshold is None:
-        threshold = result.answers.config.null_threshold
+        threshold = result.scored.config.null_threshold
         print(
             f"null_threshold={threshold:.4g} was chosen on the dev examples of "
             "fine-tuning. On those examples it has seen the answers, as "

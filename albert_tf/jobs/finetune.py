@@ -293,11 +293,11 @@ class _Finetuning(Job):
         kind = self.task.kind
         metrics: dict[str, float] = {}
         for suffix, part in self.evaluated.items():
-            loss, answers = part.answers(self.trainer)
-            self._last_figures[suffix] = kind.figure(answers)
-            found = kind.compute_metrics(answers, self.task.metrics)
+            loss, scored = part.score(self.trainer)
+            self._last_figures[suffix] = kind.figure(scored)
+            found = kind.compute_metrics(scored, self.task.metrics)
             if step >= self.config.optimizer.num_warmup_steps:
-                constant = kind.constant_prediction(answers)
+                constant = kind.constant_prediction(scored)
                 self._warn_if_not_learning(step, suffix, constant, found)
             for name, value in ({"loss": loss} | found).items():
                 metrics[f"{name}{suffix}"] = value
@@ -310,7 +310,7 @@ class _Finetuning(Job):
         constant: str | None,
         metrics: Mapping[str, float],
     ) -> None:
-        """Logs that all answers are alike, or no better than one guess."""
+        """Logs that all predictions are alike, or no better than one guess."""
         split = self.task.evaluated[suffix]
         problem = ""
         if constant:

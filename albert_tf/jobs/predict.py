@@ -19,7 +19,7 @@ from albert_tf.jobs.prediction_items import (
     texts_of,
 )
 from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
-from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
+from albert_tf.tasks.kinds.base import Kind, Prediction, ScoredExamples
 from albert_tf.tasks.kinds.classification import (
     Classification as TextClassification,
 )
@@ -353,7 +353,7 @@ class Predictor(BasePredictor):
             for name, values in self._call(inputs).items():
                 outputs.setdefault(name, []).extend(values.numpy())
         scores = kind.scores(features, outputs, config)
-        return kind.predictions(Answers(batch, scores, config, labels))
+        return kind.predictions(ScoredExamples(batch, scores, config, labels))
 
     def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
         ids = self.loaded.tokenizer.encode_batch(batch)

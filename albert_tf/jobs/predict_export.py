@@ -8,7 +8,7 @@ import numpy as np
 from albert_tf.config import FeatureConfig, require
 from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.jobs.predict import BasePredictor
-from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
+from albert_tf.tasks.kinds.base import Kind, Prediction, ScoredExamples
 from albert_tf.tasks.kinds.span_answers import prediction_fields
 
 Call = Callable[..., dict[str, np.ndarray]]
@@ -165,7 +165,9 @@ class ExportedPredictor(BasePredictor):
         if signature == "question":
             return scores
         labels = self._exported.labels
-        return kind.predictions(Answers(batch, scores, FeatureConfig(), labels))
+        return kind.predictions(
+            ScoredExamples(batch, scores, FeatureConfig(), labels)
+        )
 
     def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
         found = self._call("embed", text=batch)

@@ -18,7 +18,7 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder
-from albert_tf.tasks.kinds.base import Answers, Prediction, Table
+from albert_tf.tasks.kinds.base import Prediction, ScoredExamples, Table
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.objectives import head_objective
 from albert_tf.training.running_statistics import RunningMeans
@@ -42,12 +42,12 @@ class EvaluatedExamples:
             self.features, batch_size=batch_size, seed=0, widths=widths
         )
 
-    def answers(
+    def score(
         self,
         trainer: Evaluator,
         progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> tuple[float, Answers]:
-        """Returns the mean loss, and the model's answers.
+    ) -> tuple[float, ScoredExamples]:
+        """Returns the mean loss, and the model's scores of the examples.
 
         `progress` takes the numbers of rows done and in all.
         """
@@ -73,8 +73,10 @@ class EvaluatedExamples:
             progress(done, num_rows)
         kind, config = self.builder.kind, self.builder.config
         scores = kind.scores(self.features, outputs_of_rows, config)
-        answers = Answers(self.examples, scores, config, self.builder.labels)
-        return means.means()["loss"], answers
+        scored = ScoredExamples(
+            self.examples, scores, config, self.builder.labels
+        )
+        return means.means()["loss"], scored
 
     def _check_finite(self, values: np.ndarray, rows: np.ndarray) -> None:
         """Raises UserError for outputs `[rows, ...]` that are not finite."""
@@ -97,17 +99,17 @@ class TaskEvaluation:
     """
 
     task: Task
-    answers: Answers
+    scored: ScoredExamples
     metrics: dict[str, float]
     members: list[dict[str, float]]
 
     def table(self) -> Table | None:
         """Returns the metrics of each label, or part, if there are any."""
-        return self.task.kind.table(self.answers) if self.metrics else None
+        return self.task.kind.table(self.scored) if self.metrics else None
 
     def predictions(self) -> list[Prediction]:
         """Returns the prediction for each example."""
-        return self.task.kind.predictions(self.answers)
+        return self.task.kind.predictions(self.scored)
 
 
 def evaluate_task(
@@ -141,7 +143,7 @@ def evaluate_task(
             f"{unlabelled[0].location} has no label, though others have; "
             "expected labels for all examples of a split or for none."
         )
-    answers: list[Answers] = []
+    scored: list[ScoredExamples] = []
     expected = list(task.labels)
     for model_dir in model_dirs:
         loaded = load(model_dir)
@@ -177,18 +179,18 @@ def evaluate_task(
                 f"{model_dir} was fine-tuned for {loaded.task.task}, and is "
                 f"now evaluated on {task.name}."
             )
-        answers.append(evaluated.answers(trainer, progress)[1])
-    if len(answers) > 1:
-        thresholds = [member.config.null_threshold for member in answers]
+        scored.append(evaluated.score(trainer, progress)[1])
+    if len(scored) > 1:
+        thresholds = [member.config.null_threshold for member in scored]
         mean = {"null_threshold": float(np.mean(thresholds))}
         ensemble = dataclasses.replace(
-            answers[0],
-            scores=kind.ensemble([member.scores for member in answers]),
-            config=override(answers[0].config, mean),
+            scored[0],
+            scores=kind.ensemble([member.scores for member in scored]),
+            config=override(scored[0].config, mean),
         )
-        answers.append(ensemble)
+        scored.append(ensemble)
     if unlabelled:
-        return TaskEvaluation(task, answers[-1], {}, [])
-    metrics = [kind.compute_metrics(each, task.metrics) for each in answers]
+        return TaskEvaluation(task, scored[-1], {}, [])
+    metrics = [kind.compute_metrics(each, task.metrics) for each in scored]
     members = metrics[: len(model_dirs)]
-    return TaskEvaluation(task, answers[-1], metrics[-1], members)
+    return TaskEvaluation(task, scored[-1], metrics[-1], members)

@@ -11,7 +11,7 @@ from albert_tf.io import files
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.glue import GLUE_TASKS
 from albert_tf.tasks.kinds import span_answers
-from albert_tf.tasks.kinds.base import Answers, Prediction
+from albert_tf.tasks.kinds.base import Prediction, ScoredExamples
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 
@@ -19,7 +19,7 @@ from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 def prediction_files(
     task: Task,
     split: str,
-    answers: Answers,
+    scored: ScoredExamples,
     predictions: Sequence[Prediction],
 ) -> dict[str, bytes]:
     """Returns the files of a split by their names.
@@ -40,7 +40,7 @@ def prediction_files(
         found["answers.json"] = _json(by_id)
     elif isinstance(task.kind, Spans):
         found["predictions.json"] = _json(by_id)
-        pairs = list(zip(answers.examples, answers.scores, strict=True))
+        pairs = list(zip(scored.examples, scored.scores, strict=True))
         found["nbest_predictions.json"] = _json(
             {q.id: span_answers.nbest(q, row) for q, row in pairs}
         )

@@ -62,10 +62,8 @@ def lengths(evaluated, tokenizer):
 def test_scores_are_in_the_order_of_the_examples(evaluated, tiny_tokenizer):
     expected = lengths(evaluated, tiny_tokenizer)
     seen = []
-    loss, answers = evaluated.answers(
-        Trainer(), lambda *done: seen.append(done)
-    )
-    assert answers.scores == expected
+    loss, scored = evaluated.score(Trainer(), lambda *done: seen.append(done))
+    assert scored.scores == expected
     # The row that fills the last batch up counts for nothing.
     assert loss == pytest.approx(np.mean(expected))
     assert seen == [(2, 5), (4, 5), (5, 5)]
@@ -78,7 +76,7 @@ def test_outputs_that_are_not_finite_are_refused(
     fourth = lengths(evaluated, tiny_tokenizer)[3]
     trainer = Trainer(wrong={fourth: value})
     with pytest.raises(UserError, match="^f.tsv, line 5: .* are not finite; "):
-        evaluated.answers(trainer)
+        evaluated.score(trainer)
 
 
 @dataclasses.dataclass(frozen=True)

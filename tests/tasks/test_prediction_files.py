@@ -13,7 +13,7 @@ from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.tasks.examples import Answer, ChoiceExample, Example, Question
 from albert_tf.tasks.glue import GLUE_TASKS
-from albert_tf.tasks.kinds.base import Answers
+from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.kinds.span_answers import QuestionScores
 from albert_tf.tasks.prediction_files import (
     add_to_submission,
@@ -26,9 +26,9 @@ CONFIG = FeatureConfig()
 
 def files_of(task, split, examples, scores):
     labels = list(task.labels) or task.kind.labels(examples)
-    answers = Answers(examples, scores, CONFIG, labels)
-    predictions = task.kind.predictions(answers)
-    found = prediction_files(task, split, answers, predictions)
+    scored = ScoredExamples(examples, scores, CONFIG, labels)
+    predictions = task.kind.predictions(scored)
+    found = prediction_files(task, split, scored, predictions)
     return {name: content.decode() for name, content in found.items()}
 
 
@@ -46,7 +46,7 @@ def test_tables_of_glue_score_like_the_model(write, tmp_path, name):
     assert found.keys() == {"predictions.jsonl", f"{name}-dev.tsv"}
     table = write("table.tsv", found[f"{name}-dev.tsv"])
     measured = task.kind.compute_metrics(
-        Answers(examples, scores, CONFIG, task.labels), task.metrics
+        ScoredExamples(examples, scores, CONFIG, task.labels), task.metrics
     )
     again = score(name, gold, table).metrics
     assert again.keys() == task.metrics.keys()

@@ -176,15 +176,15 @@ def test_it_learns_and_its_model_answers_alike(finished, tmp_path):
     assert together.members == [together.members[0]] * 2
     assert together.metrics == pytest.approx(alone.metrics, rel=1e-4)
     predictions = alone.predictions()
-    assert len(predictions) == len(alone.answers.examples)
+    assert len(predictions) == len(alone.scored.examples)
     predictor = Predictor(load_model_directory(model), batch_size=3)
-    again = list(predictor.predict(task.kind, alone.answers.examples))
+    again = list(predictor.predict(task.kind, alone.scored.examples))
     assert [p.fields["prediction"] for p in again] == (
         [p.fields["prediction"] for p in predictions]
         if task.kind.head != "regression"
         else pytest.approx([p.fields["prediction"] for p in predictions], 1e-4)
     )
-    files = prediction_files(task, "dev", alone.answers, predictions)
+    files = prediction_files(task, "dev", alone.scored, predictions)
     lines = files["predictions.jsonl"].decode().splitlines()
     assert [json.loads(line) for line in lines] == [
         p.fields for p in predictions
@@ -233,7 +233,7 @@ def test_members_answer_by_their_own_thresholds(finished, tmp_path):
     assert never["NoAns_exact"] == 100
     assert never["HasAns_exact"] == 0
     assert always["NoAns_exact"] == 0
-    assert found.answers.config.null_threshold == 0
+    assert found.scored.config.null_threshold == 0
     (given,) = {
         evaluate_task(
             [model], task, root, split="dev", batch_size=16, null_threshold=1.0

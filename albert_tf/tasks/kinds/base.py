@@ -31,7 +31,7 @@ class Prediction:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
+class ScoredExamples:
     """The scores of a model, or of an ensemble, for examples of one kind.
 
     `config` has the thresholds by which scores become predictions; `labels`
@@ -219,11 +219,11 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def compute_metrics(
-        self, answers: Answers, metrics: Mapping[str, Metric]
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics, with those of a trivial baseline.
 
-        The answers are to labelled examples; kinds with an official script
+        The examples are labelled; kinds with an official script
         ignore the task's `metrics`.
         """
 
@@ -233,26 +233,26 @@ class Kind(abc.ABC):
         """Returns the settings to store with a model that has `metrics`."""
         return config
 
-    def predictions(self, answers: Answers) -> list[Prediction]:
+    def predictions(self, scored: ScoredExamples) -> list[Prediction]:
         """Returns the prediction for each example."""
-        rows = zip(answers.examples, answers.scores, strict=True)
-        return [self._prediction(*row, answers) for row in rows]
+        rows = zip(scored.examples, scored.scores, strict=True)
+        return [self._prediction(*row, scored) for row in rows]
 
     @abc.abstractmethod
     def _prediction(
-        self, example: Any, scores: Any, answers: Answers
+        self, example: Any, scores: Any, scored: ScoredExamples
     ) -> Prediction:
         """Returns the prediction for one of the examples."""
 
-    def table(self, answers: Answers) -> Table | None:
+    def table(self, scored: ScoredExamples) -> Table | None:
         """Returns metrics of each label of labelled examples, if any."""
         return None
 
     @abc.abstractmethod
-    def figure(self, answers: Answers) -> Figure:
+    def figure(self, scored: ScoredExamples) -> Figure:
         """Returns right and wrong predictions of labelled examples."""
 
-    def constant_prediction(self, answers: Answers) -> str | None:
+    def constant_prediction(self, scored: ScoredExamples) -> str | None:
         """Returns the one prediction that all of several examples have.
 
         A model that has diverged, or learned nothing, has one.

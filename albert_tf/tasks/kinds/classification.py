@@ -10,7 +10,6 @@ from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.examples import Example, listed
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
-    Answers,
     ConfusionMatrix,
     Distributions,
     Figure,
@@ -18,6 +17,7 @@ from albert_tf.tasks.kinds.base import (
     Metric,
     Outputs,
     Prediction,
+    ScoredExamples,
     Table,
     metric_values,
 )
@@ -39,9 +39,9 @@ class ClassKind(Kind):
     Those of an example are `[classes]`, or `[words, classes]`.
     """
 
-    def class_names(self, answers: Answers) -> Sequence[str]:
+    def class_names(self, scored: ScoredExamples) -> Sequence[str]:
         """Returns the names of the classes."""
-        return answers.labels
+        return scored.labels
 
     def scores(
         self, features: Features, outputs: Outputs, config: FeatureConfig
@@ -50,21 +50,21 @@ class ClassKind(Kind):
         return list(softmax(np.array(outputs["logits"])))
 
     def gold_and_predicted(
-        self, answers: Answers
+        self, scored: ScoredExamples
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns label ids, both `[examples]` or `[words of all]`."""
-        gold = self.label_ids(answers.examples, answers.labels)
-        return gold, _probabilities(answers).argmax(axis=1)
+        gold = self.label_ids(scored.examples, scored.labels)
+        return gold, _probabilities(scored).argmax(axis=1)
 
     def compute_metrics(
-        self, answers: Answers, metrics: Mapping[str, Metric]
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics, and those of a majority-class baseline.
 
         `majority_class_<metric>` is the score of always predicting the class
         that is most frequent in these examples.
         """
-        label_ids, predicted = self.gold_and_predicted(answers)
+        label_ids, predicted = self.gold_and_predicted(scored)
         majority = np.full_like(label_ids, np.bincount(label_ids).argmax())
         of_majority = metric_values(metrics, label_ids, majority)
         return metric_values(metrics, label_ids, predicted) | {
@@ -72,12 +72,12 @@ class ClassKind(Kind):
             for name, value in of_majority.items()
         }
 
-    def figure(self, answers: Answers) -> Figure:
+    def figure(self, scored: ScoredExamples) -> Figure:
         """Returns a confusion matrix, or probabilities of very many labels."""
-        label_ids, predicted = self.gold_and_predicted(answers)
-        names = list(self.class_names(answers))
+        label_ids, predicted = self.gold_and_predicted(scored)
+        names = list(self.class_names(scored))
         if len(names) > _MAX_MATRIX_LABELS:
-            highest = _probabilities(answers).max(axis=1)
+            highest = _probabilities(scored).max(axis=1)
             right = predicted == label_ids
             return Distributions(
                 "probability of the answer",
@@ -87,12 +87,12 @@ class ClassKind(Kind):
         np.add.at(counts, (label_ids, predicted), 1)
         return ConfusionMatrix(names, counts)
 
-    def constant_prediction(self, answers: Answers) -> str | None:
+    def constant_prediction(self, scored: ScoredExamples) -> str | None:
         """Returns the class that all examples, or words, are given."""
-        classes = _probabilities(answers).argmax(axis=1)
+        classes = _probabilities(scored).argmax(axis=1)
         if len(classes) < 2 or classes.min() < classes.max():
             return None
-        return self.class_names(answers)[classes[0]]
+        return self.class_names(scored)[classes[0]]
 
 
 class Classification(TextKind, ClassKind):
@@ -165,22 +165,22 @@ class Classification(TextKind, ClassKind):
             )
         return found
 
-    def table(self, answers: Answers) -> Table:
+    def table(self, scored: ScoredExamples) -> Table:
         """Returns precision, recall, F1 and number of examples by label."""
         from sklearn.metrics import precision_recall_fscore_support
 
         columns = precision_recall_fscore_support(
-            *self.gold_and_predicted(answers),
-            labels=list(range(len(answers.labels))),
+            *self.gold_and_predicted(scored),
+            labels=list(range(len(scored.labels))),
             zero_division=0.0,
         )
-        rows = zip(answers.labels, zip(*columns, strict=True), strict=True)
+        rows = zip(scored.labels, zip(*columns, strict=True), strict=True)
         return scores_table("label", dict(rows))
 
     def _prediction(
-        self, example: Example, scores: np.ndarray, answers: Answers
+        self, example: Example, scores: np.ndarray, scored: ScoredExamples
     ) -> Prediction:
-        labels = list(answers.labels)
+        labels = list(scored.labels)
         gold = None
         if example.label is not None:
             (gold,) = self.label_ids([example], labels)
@@ -227,8 +227,8 @@ def scores_table(name: str, rows: Mapping[str, Sequence[float]]) -> Table:
     )
 
 
-def _probabilities(answers: Answers) -> np.ndarray:
-    return np.concatenate([np.atleast_2d(row) for row in answers.scores])
+def _probabilities(scored: ScoredExamples) -> np.ndarray:
+    return np.concatenate([np.atleast_2d(row) for row in scored.scores])
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

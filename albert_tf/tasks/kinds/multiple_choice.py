@@ -12,9 +12,9 @@ from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
-    Answers,
     Metric,
     Prediction,
+    ScoredExamples,
     metric_values,
 )
 from albert_tf.tasks.kinds.classification import ClassKind, class_error
@@ -47,9 +47,9 @@ class MultipleChoice(ClassKind):
         """Returns the numbers of the right choices, 0 without a label."""
         return np.array([example.label or 0 for example in examples], np.int32)
 
-    def class_names(self, answers: Answers) -> list[str]:
+    def class_names(self, scored: ScoredExamples) -> list[str]:
         """Returns the letters of the choices."""
-        return [str(letter(number)) for number in range(len(answers.scores[0]))]
+        return [str(letter(number)) for number in range(len(scored.scores[0]))]
 
     def check(self, examples: Sequence[ChoiceExample]) -> None:
         """Raises UserError for another number of choices than the first's."""
@@ -107,14 +107,14 @@ class MultipleChoice(ClassKind):
         )
 
     def compute_metrics(
-        self, answers: Answers, metrics: Mapping[str, Metric]
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics with a majority-class baseline, and those of
         each part of the examples, RACE's levels (`accuracy_middle`).
         """
-        found = super().compute_metrics(answers, metrics)
-        label_ids, predicted = self.gold_and_predicted(answers)
-        parts = np.array([example.part for example in answers.examples])
+        found = super().compute_metrics(scored, metrics)
+        label_ids, predicted = self.gold_and_predicted(scored)
+        parts = np.array([example.part for example in scored.examples])
         for part in filter(None, dict.fromkeys(parts.tolist())):
             rows = parts == part
             own = metric_values(metrics, label_ids[rows], predicted[rows])
@@ -122,7 +122,7 @@ class MultipleChoice(ClassKind):
         return found
 
     def _prediction(
-        self, example: ChoiceExample, scores: np.ndarray, answers: Answers
+        self, example: ChoiceExample, scores: np.ndarray, scored: ScoredExamples
     ) -> Prediction:
         fields = {
             "id": example.id,

@@ -11,12 +11,12 @@ from albert_tf.tasks.examples import Question, listed
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import span_answers
 from albert_tf.tasks.kinds.base import (
-    Answers,
     Distributions,
     Kind,
     Metric,
     Outputs,
     Prediction,
+    ScoredExamples,
 )
 from albert_tf.tasks.kinds.span_answers import QuestionScores
 from albert_tf.tasks.kinds.span_windows import find_answers, window_features
@@ -223,21 +223,21 @@ class Spans(Kind):
         return [span_answers.ensemble_scores(row) for row in rows]
 
     def compute_metrics(
-        self, answers: Answers, metrics: Mapping[str, Metric]
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics of the official script, in percent."""
         return span_answers.compute_metrics(
-            answers.examples, answers.scores, answers.config.null_threshold
+            scored.examples, scored.scores, scored.config.null_threshold
         )
 
     def _prediction(
-        self, example: Question, scores: QuestionScores, answers: Answers
+        self, example: Question, scores: QuestionScores, scored: ScoredExamples
     ) -> Prediction:
         """Returns the answer, "" for none.
 
         The error is 1 - F1, times the probability of the answer.
         """
-        threshold = answers.config.null_threshold
+        threshold = scored.config.null_threshold
         answer = span_answers.answer(example, scores, threshold)
         entries = span_answers.nbest(example, scores)
         probabilities = {e["text"]: e["probability"] for e in entries}
@@ -249,12 +249,12 @@ class Spans(Kind):
             error = probability * (1 - answer_scores(example, answer)[1])
         return Prediction(fields, example.location, error)
 
-    def figure(self, answers: Answers) -> Distributions:
+    def figure(self, scored: ScoredExamples) -> Distributions:
         """Returns the probabilities of right and wrong answers."""
         groups: dict[str, list[float]] = {
             name: [] for name in ("right", "in part", "wrong")
         }
-        for question, row in zip(answers.examples, answers.scores, strict=True):
+        for question, row in zip(scored.examples, scored.scores, strict=True):
             entries = span_answers.nbest(question, row)
             if not entries:
                 continue
@@ -299,17 +299,17 @@ class AnswerableSpans(Spans):
             first.astype(np.float64) + outputs["end_top_log_probs"],
         )
 
-    def figure(self, answers: Answers) -> Distributions:
+    def figure(self, scored: ScoredExamples) -> Distributions:
         """Returns the no-answer scores of questions with and without one."""
-        odds = np.array([row.no_answer for row in answers.scores])
-        has_answer = np.array([bool(q.answers) for q in answers.examples])
+        odds = np.array([row.no_answer for row in scored.scores])
+        has_answer = np.array([bool(q.answers) for q in scored.examples])
         return Distributions(
             "score of there being no answer",
             {"with an answer": odds[has_answer], "without": odds[~has_answer]},
         )
 
-    def constant_prediction(self, answers: Answers) -> str | None:
+    def constant_prediction(self, scored: ScoredExamples) -> str | None:
         """Returns "no answer" where no question gets one."""
-        threshold, rows = answers.config.null_threshold, answers.scores
+        threshold, rows = scored.config.null_threshold, scored.scores
         unanswered = [span_answers.is_unanswered(r, threshold) for r in rows]
         return "no answer" if len(rows) > 1 and all(unanswered) else None

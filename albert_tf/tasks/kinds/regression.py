@@ -10,11 +10,11 @@ from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
-    Answers,
     Distributions,
     Metric,
     Outputs,
     Prediction,
+    ScoredExamples,
     metric_values,
 )
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
@@ -68,22 +68,22 @@ class Regression(TextKind):
         return [float(value) for value in outputs["predictions"]]
 
     def compute_metrics(
-        self, answers: Answers, metrics: Mapping[str, Metric]
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics and two squared errors.
 
         `mean_squared_error` is the model's; `mean_guess_mean_squared_error`
         that of always predicting the mean of these examples.
         """
-        gold = self.label_ids(answers.examples, ())
-        predicted = np.array(answers.scores)
+        gold = self.label_ids(scored.examples, ())
+        predicted = np.array(scored.scores)
         return metric_values(metrics, gold, predicted) | {
             "mean_squared_error": float(np.mean(np.square(predicted - gold))),
             "mean_guess_mean_squared_error": float(np.var(gold)),
         }
 
     def _prediction(
-        self, example: Example, scores: float, answers: Answers
+        self, example: Example, scores: float, scored: ScoredExamples
     ) -> Prediction:
         error = 0.0
         if example.label is not None:
@@ -95,15 +95,15 @@ class Regression(TextKind):
         }
         return Prediction(fields, example.location, error)
 
-    def figure(self, answers: Answers) -> Distributions:
+    def figure(self, scored: ScoredExamples) -> Distributions:
         """Returns the gold and the predicted numbers."""
-        gold = self.label_ids(answers.examples, ())
+        gold = self.label_ids(scored.examples, ())
         return Distributions(
-            "number", {"labels": gold, "answers": np.array(answers.scores)}
+            "number", {"labels": gold, "answers": np.array(scored.scores)}
         )
 
-    def constant_prediction(self, answers: Answers) -> str | None:
+    def constant_prediction(self, scored: ScoredExamples) -> str | None:
         """Returns the number that all examples are given, to three digits."""
-        numbers = {f"{score:.3g}" for score in answers.scores}
-        several = len(answers.scores) > 1
+        numbers = {f"{score:.3g}" for score in scored.scores}
+        several = len(scored.scores) > 1
         return numbers.pop() if several and len(numbers) == 1 else None

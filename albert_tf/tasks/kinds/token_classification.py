@@ -10,10 +10,10 @@ from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.examples import WordsExample, listed
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.kinds.base import (
-    Answers,
     Metric,
     Outputs,
     Prediction,
+    ScoredExamples,
     Table,
 )
 from albert_tf.tasks.kinds.classification import (
@@ -181,45 +181,45 @@ class TokenClassification(ClassKind):
         return ("accuracy",)
 
     def compute_metrics(
-        self, answers: Answers, metrics: Mapping[str, Metric]
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns `entity_scores`, and `majority_class_accuracy`."""
-        scores = entity_scores(*_gold_and_predicted(answers))
-        return scores | super().compute_metrics(answers, {"accuracy": accuracy})
+        scores = entity_scores(*_gold_and_predicted(scored))
+        return scores | super().compute_metrics(scored, {"accuracy": accuracy})
 
     def _prediction(
-        self, example: WordsExample, scores: np.ndarray, answers: Answers
+        self, example: WordsExample, scores: np.ndarray, scored: ScoredExamples
     ) -> Prediction:
         tags, error = None, 0.0
         if example.tags is not None:
             tags = list(example.tags)
-            label_ids = self.label_ids([example], answers.labels)
+            label_ids = self.label_ids([example], scored.labels)
             # The largest error of a word.
             error = max(map(class_error, scores, label_ids))
         fields = {
             "words": list(example.words),
             "label": tags,
-            "prediction": _likeliest(scores, answers),
+            "prediction": _likeliest(scores, scored),
             "probabilities": scores.max(axis=-1).tolist(),
         }
         return Prediction(fields, example.location, error)
 
-    def table(self, answers: Answers) -> Table | None:
+    def table(self, scored: ScoredExamples) -> Table | None:
         """Returns precision, recall and F1 of each entity type."""
-        if not are_entity_tags(set(answers.labels)):
+        if not are_entity_tags(set(scored.labels)):
             return None
-        table = entity_table(*_gold_and_predicted(answers))
+        table = entity_table(*_gold_and_predicted(scored))
         rows = {kind: list(row.values()) for kind, row in table.items()}
         return scores_table("entity", rows)
 
 
-def _likeliest(scores: np.ndarray, answers: Answers) -> list[str]:
-    return [answers.labels[number] for number in scores.argmax(axis=-1)]
+def _likeliest(scores: np.ndarray, scored: ScoredExamples) -> list[str]:
+    return [scored.labels[number] for number in scores.argmax(axis=-1)]
 
 
-def _gold_and_predicted(answers: Answers) -> tuple[Tags, Tags]:
-    gold = [example.tags for example in answers.examples]
-    return gold, [_likeliest(row, answers) for row in answers.scores]
+def _gold_and_predicted(scored: ScoredExamples) -> tuple[Tags, Tags]:
+    gold = [example.tags for example in scored.examples]
+    return gold, [_likeliest(row, scored) for row in scored.scores]
 
 
 def _rows(words: Sequence[list[int]], room: int) -> Iterator[list[list[int]]]:

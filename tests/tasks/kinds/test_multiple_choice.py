@@ -8,7 +8,7 @@ import pytest
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks import feature_building
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.kinds.base import Answers
+from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice, letter
 from albert_tf.tasks.metrics import scalar
 
@@ -107,7 +107,7 @@ def test_metrics_of_all_and_of_each_part():
     examples = [*EXAMPLES[:2], of_no_part]
     scores = [*SCORES[:2], np.array([0.9, 0.1])]
     found = KIND.compute_metrics(
-        Answers(examples, scores, FeatureConfig(), []),
+        ScoredExamples(examples, scores, FeatureConfig(), []),
         {"accuracy": scalar.accuracy},
     )
     assert found == pytest.approx(
@@ -121,7 +121,9 @@ def test_metrics_of_all_and_of_each_part():
 
 
 def test_predictions():
-    found = KIND.predictions(Answers(EXAMPLES, SCORES, FeatureConfig(), []))
+    found = KIND.predictions(
+        ScoredExamples(EXAMPLES, SCORES, FeatureConfig(), [])
+    )
     assert found[0].fields == {
         "id": "q1",
         "context": "the of and the",
@@ -139,11 +141,13 @@ def test_predictions():
 
 def test_classes_are_letters():
     examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
-    answers = Answers(examples, [*SCORES[:2], SCORES[1]], FeatureConfig(), [])
-    figure = KIND.figure(answers)
+    scored = ScoredExamples(
+        examples, [*SCORES[:2], SCORES[1]], FeatureConfig(), []
+    )
+    figure = KIND.figure(scored)
     assert figure.labels == ["A", "B"]
     # Gold choices by predicted ones.
     assert figure.counts.tolist() == [[0, 2], [0, 1]]
-    assert KIND.constant_prediction(answers) == "B"
+    assert KIND.constant_prediction(scored) == "B"
     # After Z numbers.
     assert [letter(n) for n in (25, 26)] == ["Z", "26"]

@@ -9,7 +9,7 @@ from question_fixtures import SMALL, TEXT, build, question
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import Question
-from albert_tf.tasks.kinds.base import Answers
+from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.kinds.span_answers import QuestionScores
 
@@ -183,7 +183,7 @@ def test_predictions_for_people():
     ]
     scores = [QuestionScores(((5, 8, 3.0), (0, 3, 3.0)), None)] * 3
     scores = [*scores, QuestionScores((), None)]
-    found = Spans().predictions(Answers(questions, scores, SMALL, []))
+    found = Spans().predictions(ScoredExamples(questions, scores, SMALL, []))
     assert [p.fields["prediction"] for p in found] == ["Two"] * 3 + [""]
     assert [p.error for p in found] == [0.0, 0.5, 0.5, 0.0]
     assert found[1].location == "place of wrong"
@@ -201,8 +201,8 @@ def test_predictions_for_people():
     scores = [QuestionScores(((5, 8, 3.0),), 0.0)]
     for threshold, answer, error in ((-1.0, "", 0.5), (0.0, "Two", 0.0)):
         config = dataclasses.replace(SMALL, null_threshold=threshold)
-        answers = Answers(questions[:1], scores, config, [])
-        (row,) = AnswerableSpans().predictions(answers)
+        scored = ScoredExamples(questions[:1], scores, config, [])
+        (row,) = AnswerableSpans().predictions(scored)
         assert row.fields["prediction"] == answer
         assert (row.fields["probability"], row.error) == (0.5, error)
 
@@ -223,7 +223,9 @@ def test_figure_of_answers():
         QuestionScores(((*one, 0.0),), None),
         QuestionScores((), None),
     ]
-    figure = Spans().figure(Answers(questions, rows, FeatureConfig(), []))
+    figure = Spans().figure(
+        ScoredExamples(questions, rows, FeatureConfig(), [])
+    )
     assert figure.measure == "probability of the answer"
     groups = {name: list(values) for name, values in figure.groups.items()}
     right = pytest.approx(1 / (1 + np.exp(-1.0)))
@@ -233,8 +235,8 @@ def test_figure_of_answers():
 def test_figure_of_no_answer_scores():
     questions = [question("One", *golds) for golds in (["One"], [], ["One"])]
     rows = [QuestionScores((), none) for none in (-3.0, 2.0, 0.5)]
-    answers = Answers(questions, rows, FeatureConfig(), [])
-    figure = AnswerableSpans().figure(answers)
+    scored = ScoredExamples(questions, rows, FeatureConfig(), [])
+    figure = AnswerableSpans().figure(scored)
     assert figure.measure == "score of there being no answer"
     groups = {name: list(values) for name, values in figure.groups.items()}
     assert groups == {"with an answer": [-3.0, 0.5], "without": [2.0]}
@@ -246,10 +248,10 @@ def test_constant_prediction():
     # Without a span there is no answer, whatever the odds.
     rows = [QuestionScores(span, 0.6), QuestionScores((), -9.0)]
     find = AnswerableSpans().constant_prediction
-    assert find(Answers([], rows, config, [])) == "no answer"
+    assert find(ScoredExamples([], rows, config, [])) == "no answer"
     # On the threshold there is an answer.
     higher = dataclasses.replace(config, null_threshold=0.6)
-    assert find(Answers([], rows, higher, [])) is None
+    assert find(ScoredExamples([], rows, higher, [])) is None
 
 
 def test_with_a_tokenizer_of_ours(tiny_tokenizer, sentences):

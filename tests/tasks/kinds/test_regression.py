@@ -8,7 +8,7 @@ import pytest
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.kinds.base import Answers
+from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.metrics import scalar
 
@@ -61,8 +61,8 @@ def test_scores_and_their_ensemble():
 def test_metrics():
     gold, found = np.array([1.5, -2.0, 4.0]), np.array([1.0, 0.0, 3.0])
     metrics = {"pearson": scalar.pearson, "spearman": scalar.spearman}
-    answers = Answers(EXAMPLES[:3], found.tolist(), CONFIG, [])
-    assert KIND.compute_metrics(answers, metrics) == pytest.approx(
+    scored = ScoredExamples(EXAMPLES[:3], found.tolist(), CONFIG, [])
+    assert KIND.compute_metrics(scored, metrics) == pytest.approx(
         {
             "pearson": np.corrcoef(gold, found)[0, 1],
             "spearman": 1.0,
@@ -76,14 +76,16 @@ def test_metrics():
 
 def test_predictions():
     found = KIND.predictions(
-        Answers(EXAMPLES, [1.0, 0.0, 4.0, 9.0], CONFIG, [])
+        ScoredExamples(EXAMPLES, [1.0, 0.0, 4.0, 9.0], CONFIG, [])
     )
     assert found[0].fields == {"text": "the", "label": "1.5", "prediction": 1.0}
     assert [p.error for p in found] == [0.5, 2.0, 0.0, 0.0]
 
 
 def test_figure():
-    figure = KIND.figure(Answers(EXAMPLES[:3], [1.0, 0.0, 4.0], CONFIG, []))
+    figure = KIND.figure(
+        ScoredExamples(EXAMPLES[:3], [1.0, 0.0, 4.0], CONFIG, [])
+    )
     assert figure.measure == "number"
     groups = {name: list(values) for name, values in figure.groups.items()}
     assert groups == {"labels": [1.5, -2.0, 4.0], "answers": [1.0, 0.0, 4.0]}
@@ -91,7 +93,7 @@ def test_figure():
 
 def test_constant_prediction():
     def found(*scores):
-        return KIND.constant_prediction(Answers([], scores, CONFIG, []))
+        return KIND.constant_prediction(ScoredExamples([], scores, CONFIG, []))
 
     assert found(2.501, 2.499, 2.5) == "2.5"
     assert found(2.5, 2.53) is None

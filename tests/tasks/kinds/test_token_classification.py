@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import WordsExample
-from albert_tf.tasks.kinds.base import Answers
+from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 from albert_tf.tasks.metrics.entities import entity_scores
 from albert_tf.text.tokenizer import SentencePieceTokenizer
@@ -153,12 +153,12 @@ SCORES = [
 
 
 def test_metrics():
-    answers = Answers(EXAMPLES, SCORES, FeatureConfig(), LABELS)
+    scored = ScoredExamples(EXAMPLES, SCORES, FeatureConfig(), LABELS)
     gold = [example.tags for example in EXAMPLES]
     expected = entity_scores(gold, [["B-A", "B-A", "O"], ["B-A"]])
     expected["majority_class_accuracy"] = 0.5
-    assert KIND.compute_metrics(answers, {}) == expected
-    table = KIND.table(answers)
+    assert KIND.compute_metrics(scored, {}) == expected
+    table = KIND.table(scored)
     assert table.rows == [["A", "0.3333", "0.5000", "0.4000", "2"]]
 
 
@@ -169,18 +169,18 @@ def test_metric_names():
 
 
 def test_classes_are_tags():
-    answers = Answers(EXAMPLES, SCORES, FeatureConfig(), LABELS)
-    figure = KIND.figure(answers)
+    scored = ScoredExamples(EXAMPLES, SCORES, FeatureConfig(), LABELS)
+    figure = KIND.figure(scored)
     assert figure.labels == LABELS
     # Of all words: the I-A is predicted as a B-A.
     assert figure.counts.tolist() == [[2, 0, 0], [1, 0, 0], [0, 0, 1]]
-    assert KIND.constant_prediction(answers) is None
+    assert KIND.constant_prediction(scored) is None
 
 
 def test_predictions():
     examples = [EXAMPLES[0], WordsExample(("Ulm",), None, "two")]
-    answers = Answers(examples, SCORES, FeatureConfig(), LABELS)
-    first, second = KIND.predictions(answers)
+    scored = ScoredExamples(examples, SCORES, FeatureConfig(), LABELS)
+    first, second = KIND.predictions(scored)
     assert first.fields == {
         "words": ["Mia", "B.", "sits"],
         "label": ["B-A", "I-A", "O"],

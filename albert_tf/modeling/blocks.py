@@ -8,7 +8,11 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.dropout import ExampleDropout, apply_dropout, fold_in
+from albert_tf.modeling.dropout import (
+    ExampleDropout,
+    apply_dropout,
+    stream_keys,
+)
 from albert_tf.modeling.kernels import (
     fused,
     product,
@@ -195,7 +199,7 @@ class SelfAttention(_BlockPart):
             packing: of `hidden` `[n, 1, H]`, packed tokens, which the result is
                 too, unless there are read_positions.
         """
-        keys = [fold_in(dropout_keys, site) for site in range(2)]
+        keys = [stream_keys(dropout_keys, site) for site in range(2)]
         width = self.config.hidden_size
         length = packing.seq_length if packing else ops.shape(hidden)[1]
         count = length
@@ -342,7 +346,7 @@ class TransformerBlock(CompositeLayer):
         packing: PackedTokens | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Returns `[batch, seq, H]`; see `SelfAttention.call` for the rest."""
-        keys = [fold_in(dropout_keys, site) for site in range(2)]
+        keys = [stream_keys(dropout_keys, site) for site in range(2)]
         attended = self.attention(
             hidden,
             mask_logits,

@@ -17,7 +17,7 @@ from albert_tf.modeling.blocks import (
     SelfAttention,
     TransformerBlock,
 )
-from albert_tf.modeling.dropout import drawn_keys, fold_in
+from albert_tf.modeling.dropout import drawn_keys, stream_keys
 from albert_tf.modeling.kernels import shared_use
 from albert_tf.modeling.layers import (
     Config,
@@ -258,7 +258,7 @@ class AlbertEncoder(ConfiguredLayer):
         hidden = self.embeddings(
             input_ids,
             segment_ids,
-            dropout_keys=fold_in(dropout_keys, 0),
+            dropout_keys=stream_keys(dropout_keys, 0),
             training=training,
         )
         packing = None
@@ -287,7 +287,7 @@ class AlbertEncoder(ConfiguredLayer):
             apply = functools.partial(
                 block,
                 mask_logits=mask_logits,
-                dropout_keys=fold_in(dropout_keys, site),
+                dropout_keys=stream_keys(dropout_keys, site),
                 training=training,
                 output_attentions=output_attentions,
                 read_positions=read_positions if last else None,

@@ -11,7 +11,7 @@ from keras import ops
 
 from albert_tf.config import require, to_dict
 from albert_tf.io import directories, files
-from albert_tf.modeling.dropout import fold_in
+from albert_tf.modeling.dropout import stream_keys
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.fit import FittableModel
 from albert_tf.modeling.heads import HEADS, Head
@@ -295,7 +295,7 @@ class AlbertModel(FittableModel):
             )
         if dropout_keys is not None and len(features["input_ids"].shape) == 3:
             choices = range(features["input_ids"].shape[1])
-            keys = [fold_in(dropout_keys, number) for number in choices]
+            keys = [stream_keys(dropout_keys, number) for number in choices]
             dropout_keys = ops.reshape(ops.stack(keys, axis=1), (-1,))
         outputs = self.encoder(
             *(_as_rows(features[name]) for name in ENCODER_INPUTS),
@@ -325,7 +325,7 @@ class AlbertModel(FittableModel):
                 head(
                     encoded,
                     features,
-                    dropout_keys=fold_in(dropout_keys, _HEAD_SITE),
+                    dropout_keys=stream_keys(dropout_keys, _HEAD_SITE),
                     training=training,
                 )
             )

@@ -38,9 +38,9 @@ ROOMS = (
 DATA_PREP_ROOMS = ("config", "io", "text", "records", "tasks")
 # Packages beside the standard library; rooms that are not listed take any.
 OUTSIDE_PACKAGES = {
-    "io": ("tensorflow",),
+    "io": ("safetensors", "tensorflow"),
     "config": (),
-    "modeling": ("keras", "numpy", "safetensors"),
+    "modeling": ("keras", "numpy"),
     "optim": ("keras", "numpy"),
     "tasks": ("numpy", "scipy", "sklearn"),
 }
@@ -64,6 +64,7 @@ HEAVY = (
     "keras",
     "tf_keras",
     "albert_tf.text.in_graph",
+    "albert_tf.text.in_graph_vocabularies",
 )
 # Ways in which data could run as code, in source without strings and comments.
 # Pickles and the like run code of their file; archives may hold paths out of

@@ -13,13 +13,13 @@ from albert_tf.interchange.formats import (
     format_at,
 )
 from albert_tf.interchange.model_directory import (
-    InitialWeights,
     LoadedModel,
     check_vocab_size,
     find_initial_weights,
 )
 from albert_tf.interchange.model_files import (
     TASK_FILE,
+    TaskRecord,
     read_task_record,
     replacing_directory,
 )
@@ -29,14 +29,11 @@ from albert_tf.modeling.models import (
     AlbertForPretraining,
     AlbertModel,
     model_class,
-    models,
 )
 from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.conversion import convert_weights
-from albert_tf.modeling.weights.stored_weights import (
-    heads_in,
-    load_stored_weights,
-)
+from albert_tf.modeling.weights.pretrained import StoredModel
+from albert_tf.modeling.weights.stored_weights import has_pooler
 from albert_tf.text.tokenizer import load_tokenizer
 
 
@@ -76,12 +73,7 @@ def convert(
             does not fit.
     """
     target = lookup(FORMATS, to_format, "to_format")
-    require(
-        bool(from_path and to_path), "from_path and to_path must not be empty."
-    )
-    remote = files.is_remote(to_path)
-    to_path = to_path.rstrip("/") if remote else os.path.abspath(to_path)
-    _check_separate(to_path, from_path, tokenizer)
+    to_path = _separate_path(to_path, from_path, tokenizer)
     _check_replaceable(to_path, to_format, overwrite)
     require(
         not target.package or find_spec(target.package) is not None,
@@ -89,55 +81,43 @@ def convert(
         f"pip install {target.package}.",
     )
     source = find_initial_weights(from_path)
-    log(f"From the {source.kind} {source.source}.")
+    log(f"From the {source.origin} {source.source}.")
     tokenizer = tokenizer or source.tokenizer_path
     vocabulary = load_tokenizer(tokenizer)
     check_vocab_size(source.config, vocabulary, tokenizer)
-    possible = _possible_heads(source)
-    require(
-        bool(head) or len(possible) == 1,
-        f"{source.source} may have any of the heads {', '.join(possible)}; "
-        "choose one with --head.",
-    )
-    kind = lookup(
-        models_by_head(), head or possible[0], "head", extensible=True
-    )
-    for name, head_class in kind.head_classes().items():
-        require(
-            target.supports(head_class),
-            f"{target.library} has no head {name}, so {to_format} cannot hold "
-            f"an {kind.__name__}; --head=none takes the encoder alone.",
-        )
-    model = _read(source, kind, labels, bool(head), target, allow_missing, log)
-    model = _changed(model, changes or {}, merge, log)
-    length = model.config.max_position_embeddings
-    if source.description:
-        length = min(source.description.max_seq_length, length)
+    kind = _class(source, head, target)
+    model, lines = _read(source, kind, target, head, labels, allow_missing)
+    config = override(model.config, changes or {})
+    if config != model.config:
+        old, kwargs = model, model.get_config() | {"config": config}
+        model = kind.from_config(kwargs)
+        lines += convert_weights(old, model, merge)
+    limit = config.max_position_embeddings
+    length = min(source.description.max_seq_length, limit)
     loaded = LoadedModel(model, vocabulary, length)
-    for line in target.not_stored(loaded):
-        log(line)
-    described, task = source.description, None
-    if source.directory and described and described.ours:
-        task = read_task_record(
-            source.directory, source.config.max_position_embeddings
-        )
-    own_head = not head or (described and described.kind == kind.__name__)
+    lines += target.not_stored(loaded)
+    task = _task(source)
+    own_head = not head or kind.__name__ in source.description.kinds
     if task and own_head and target.stores_task:
-        shorter = min(task.features.max_seq_length, length)
-        features = override(task.features, {"max_seq_length": shorter})
-        task = dataclasses.replace(task, features=features)
-        loaded = dataclasses.replace(loaded, task=task)
+        loaded = dataclasses.replace(loaded, task=_shortened(task, length))
     elif task:
-        log(f"Not stored: {TASK_FILE}, the settings of {task.task}.")
+        lines.append(f"Not stored: {TASK_FILE}, the settings of {task.task}.")
     with replacing_directory(
         to_path, target.last, replaces=REPLACEABLE
     ) as directory:
         target.write(directory, loaded)
-    log(f"Wrote {to_path}: {to_format}, {type(model).__name__}.")
+    for line in lines:
+        log(line)
+    log(f"Wrote {to_path}: {to_format}, {kind.__name__}.")
 
 
-def _check_separate(to_path: str, from_path: str, tokenizer: str) -> None:
-    """Raises UserError where writing could touch the files that are read."""
+def _separate_path(to_path: str, from_path: str, tokenizer: str) -> str:
+    """Returns the path to write, apart from the files that are read."""
+    require(
+        bool(from_path and to_path), "from_path and to_path must not be empty."
+    )
+    remote = files.is_remote(to_path)
+    to_path = to_path.rstrip("/") if remote else os.path.abspath(to_path)
     overlaps = ""
     if _within(to_path, from_path) or _within(from_path, to_path):
         overlaps = from_path
@@ -148,6 +128,7 @@ def _check_separate(to_path: str, from_path: str, tokenizer: str) -> None:
         f"to_path={to_path} and {overlaps}, which is read, contain each "
         "other; write to another directory.",
     )
+    return to_path
 
 
 def _within(path: str, directory: str) -> bool:
@@ -185,100 +166,81 @@ def _check_replaceable(to_path: str, to_format: str, overwrite: bool) -> None:
     )
 
 
-def _possible_heads(source: InitialWeights) -> tuple[str, ...]:
-    """Returns the keys of `models_by_head` that the source may be."""
-    if source.description:
-        kind = models()[source.description.kind]
-        return tuple(n for n, row in models_by_head().items() if row is kind)
-    held = heads_in(source.stored)
-    if "sentence_order" in held:
-        held = held - {"masked_lm"} | {"pretraining"}
-    # The original gives heads of one output the variables of a classifier.
-    if source.stored.shapes.get("output_weights", ())[:1] != (1,):
-        held -= {"regression", "multiple_choice"}
-    return tuple(name for name in models_by_head() if name in held) or ("none",)
+def _class(source: StoredModel, head: str, target: Format) -> type[AlbertModel]:
+    """Returns the model class of a head, by default that of the source."""
+    possible = [
+        name
+        for name, kind in models_by_head().items()
+        if kind.__name__ in source.description.kinds
+    ]
+    require(
+        bool(head) or len(possible) == 1,
+        f"{source.source} may have any of the heads {', '.join(possible)}; "
+        "choose one with --head.",
+    )
+    kind = lookup(
+        models_by_head(), head or possible[0], "head", extensible=True
+    )
+    for name, head_class in kind.head_classes().items():
+        require(
+            target.supports(head_class),
+            f"{target.library} has no head {name}, so it cannot hold an "
+            f"{kind.__name__}; --head=none takes the encoder alone.",
+        )
+    return kind
 
 
 def _read(
-    source: InitialWeights,
+    source: StoredModel,
     kind: type[AlbertModel],
-    labels: Sequence[str],
-    other_heads: bool,
     target: Format,
+    head: str,
+    labels: Sequence[str],
     allow_missing: bool,
-    log: Callable[[str], None],
-) -> AlbertModel:
+) -> tuple[AlbertModel, list[str]]:
     """Returns the source's model, of a class that may have other heads."""
-    possible = [models_by_head()[row] for row in _possible_heads(source)]
-    declared = {name for row in possible for name in row.head_names}
-    held = heads_in(source.stored, declared)
-    new_heads = tuple(
-        name
-        for name in kind.head_names
-        if name not in held and HEADS[name].weight_names
-    )
+    new_heads = source.missing_heads(kind)
+    heads = " and ".join(new_heads)
     require(
         allow_missing or not new_heads,
-        f"{source.source} has no head {' and '.join(new_heads)}; "
-        "--allow_missing initialises one.",
+        f"{source.source} has no head {heads}; --allow_missing initialises "
+        "one.",
     )
-    arguments: dict = {"pooler": True}
-    if source.description:
-        arguments = pretrained.constructor_arguments(
-            kind, source.description, source.stored
-        )
-    arguments["labels"] = _labels(source, kind, labels, new_heads)
     require(
-        arguments["pooler"] or allow_missing or not target.always_pooler,
+        bool(labels) or not (new_heads and kind.takes_labels()),
+        f"A new head {heads} needs names of its classes: --labels.",
+    )
+    require(
+        allow_missing
+        or not target.always_pooler
+        or has_pooler(source.weights)
+        or kind.reads_pooled_output(),
         f"{source.source} has no pooler, and every model of {target.library} "
         "has one; --allow_missing initialises it.",
     )
-    arguments["pooler"] |= target.always_pooler
-    model = kind(source.config, **arguments)
-    for line in load_stored_weights(
-        model,
-        source.stored,
-        new_heads=new_heads,
-        drop_other_heads=other_heads,
+    model, lines = pretrained.restore_model(
+        kind,
+        source,
+        labels=labels if new_heads and labels else None,
         allow_missing=allow_missing,
-    ):
-        log(line)
-    return model
-
-
-def _labels(
-    source: InitialWeights,
-    kind: type[AlbertModel],
-    given: Sequence[str],
-    new_heads: tuple[str, ...],
-) -> list[str] | None:
-    """Returns the names of the classes, None where there are none."""
-    if given:
-        return list(given)
-    if not kind.takes_labels():
-        return None
-    require(
-        not new_heads,
-        f"A new head {' and '.join(new_heads)} needs names of its classes: "
-        "--labels.",
+        drop_other_heads=bool(head),
+        **({"pooler": True} if target.always_pooler else {}),
     )
-    if source.description:
-        return source.description.labels
-    number = source.stored.shapes.get("output_weights", (2,))[0]
-    return [f"LABEL_{n}" for n in range(number)]
+    if labels:
+        model.labels = labels
+    return model, lines
 
 
-def _changed(
-    model: AlbertModel,
-    changes: Mapping[str, object],
-    merge: str,
-    log: Callable[[str], None],
-) -> AlbertModel:
-    """Returns the model with another architecture, itself if it is equal."""
-    config = override(model.config, changes)
-    if config == model.config:
-        return model
-    other = type(model).from_config(model.get_config() | {"config": config})
-    for line in convert_weights(model, other, merge):
-        log(line)
-    return other
+def _task(source: StoredModel) -> TaskRecord | None:
+    """Returns the record of the source's task, None where there is none."""
+    if not (source.directory and source.description.ours):
+        return None
+    return read_task_record(
+        source.directory, source.config.max_position_embeddings
+    )
+
+
+def _shortened(task: TaskRecord, max_seq_length: int) -> TaskRecord:
+    shorter = min(task.features.max_seq_length, max_seq_length)
+    features = override(task.features, {"max_seq_length": shorter})
+    return dataclasses.replace(task, features=features)

@@ -1,8 +1,8 @@
 """Models of google-research/albert (TensorFlow 1), both ways.
 
 A checkpoint, and the `albert_config.json` beside it. Main entries:
-`find_checkpoint`, `open_weights`, `config_beside`, and `write_folder`, which
-writes both as the released archives have them.
+`find_checkpoint`, `read_model`, and `write_folder`, which writes both as the
+released archives have them.
 """
 
 import os
@@ -18,11 +18,17 @@ from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.io.tensorflow_messages import reason_of
 from albert_tf.modeling.heads import Head
-from albert_tf.modeling.models import AlbertModel
-from albert_tf.modeling.weights.config_json import require_architecture
+from albert_tf.modeling.models import AlbertModel, models
+from albert_tf.modeling.weights import pretrained
+from albert_tf.modeling.weights.config_json import (
+    ModelDescription,
+    require_architecture,
+)
 from albert_tf.modeling.weights.names import check_groups, file_groups
+from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
+    heads_in,
     stored_arrays,
 )
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -56,8 +62,8 @@ _THEIR_KEYS = (
     "type_vocab_size",
     "initializer_range",
 )
-# Its activations that are ours under the same name (its "gelu" is the tanh
-# form), and its only epsilon.
+# The original's activations that are ours under the same name (its "gelu" is
+# the tanh form), and its only epsilon.
 _THEIR_VALUES = {"hidden_act": ("gelu", "relu"), "layer_norm_eps": (1e-12,)}
 # Settings that it lacks are within this key, and nowhere else. It ignores keys
 # that it does not know.
@@ -115,6 +121,39 @@ def _checkpoints(directory: str) -> set[str]:
         for name in files.listdir(directory)
         if _FILE_SUFFIX.search(name) and not name.endswith(".meta")
     }
+
+
+def read_model(path: str) -> StoredModel:
+    """Returns the model of the checkpoint `path`, a prefix."""
+    config = config_beside(path)
+    weights = open_weights(path)
+    pretrained.check_size(config, weights, path)
+    count = weights.shapes.get("output_weights", (2,))[0]
+    description = ModelDescription(
+        kinds=_kinds(weights),
+        config=config,
+        max_seq_length=config.max_position_embeddings,
+        labels=[f"LABEL_{n}" for n in range(count)],
+        ours=False,
+    )
+    return StoredModel("Google TF1 checkpoint", description, weights)
+
+
+def _kinds(weights: StoredWeights) -> tuple[str, ...]:
+    """Returns the names of the model classes that have these weights."""
+    held = heads_in(weights)
+    # The original gives heads of one output the variables of a classifier.
+    if weights.shapes.get("output_weights", ())[:1] != (1,):
+        held -= {"regression", "multiple_choice"}
+    if "sentence_order" in held:
+        # It is trained beside the masked LM.
+        held.discard("masked_lm")
+    found = (
+        name
+        for name, kind in models().items()
+        if held.issuperset(kind.head_names[-1:]) and kind.head_names
+    )
+    return tuple(found) or ("AlbertModel",)
 
 
 def open_weights(path: str) -> StoredWeights:

@@ -16,14 +16,7 @@ from albert_tf.interchange.model_files import (
 from albert_tf.io import files
 from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.modeling.weights import pretrained
-from albert_tf.modeling.weights.config_json import ModelDescription
-from albert_tf.modeling.weights.names import POOLER
-from albert_tf.modeling.weights.stored_weights import (
-    StoredWeights,
-    has_pooler,
-    heads_in,
-    load_stored_weights,
-)
+from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 
@@ -121,24 +114,23 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
         UserError: for anything missing, unexpected, misshapen or damaged.
     """
     directory = _model_in(directory)
-    description, stored = pretrained.read_model_files(directory)
+    stored = pretrained.read_model_files(directory)
+    description = stored.description
     tokenizer = load_tokenizer(directory)
-    check_vocab_size(description.config, tokenizer, directory)
+    check_vocab_size(stored.config, tokenizer, directory)
     task = None
-    # Of another model it may have stayed there.
+    # A record of another model may have stayed there.
     if description.ours:
         task = read_task_record(
-            directory, description.config.max_position_embeddings
+            directory, stored.config.max_position_embeddings
         )
-    kind = models()[description.kind]
-    arguments = pretrained.constructor_arguments(kind, description, stored)
-    model = kind(description.config, dtype=dtype, **arguments)
-    load_stored_weights(model, stored)
+    (kind,) = description.kinds
+    model, _ = pretrained.restore_model(models()[kind], stored, dtype=dtype)
     return LoadedModel(model, tokenizer, description.max_seq_length, task)
 
 
 def _model_in(directory: str) -> str:
-    """Returns the model directory of a run directory, or the one given."""
+    """Returns the model directory of a run directory, else the path."""
     inner = os.path.join(directory, "model")
     if files.isfile(os.path.join(inner, pretrained.CONFIG_FILE)):
         return inner
@@ -163,42 +155,8 @@ def check_vocab_size(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class InitialWeights:
-    """Weights to start a model from.
-
-    Attributes:
-        kind: the kind of the source, for messages.
-        config: the architecture they fit.
-        stored: the weights.
-        directory: that of the tokenizer, if the source has one.
-        description: from their config.json; a Google checkpoint has none.
-    """
-
-    kind: str
-    config: ModelConfig
-    stored: StoredWeights
-    directory: str | None
-    description: ModelDescription | None = None
-
-    @property
-    def source(self) -> str:
-        """The file of the weights."""
-        return self.stored.source
-
-    @property
-    def tokenizer_path(self) -> str:
-        """The directory to look for their tokenizer in."""
-        return self.directory or os.path.dirname(self.source) or "."
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest of the weights, whatever their path."""
-        return self.stored.fingerprint
-
-
-def find_initial_weights(path: str) -> InitialWeights:
-    """Returns the weights at `path`.
+def find_initial_weights(path: str) -> StoredModel:
+    """Returns the model at `path`, its weights not yet read.
 
     `path` is a model directory (also one that transformers saved), a run
     directory, or a Google TF1 checkpoint: its prefix, or a directory with
@@ -209,44 +167,15 @@ def find_initial_weights(path: str) -> InitialWeights:
     """
     checkpoint = google_tf1.find_checkpoint(path)
     if checkpoint:
-        config = google_tf1.config_beside(checkpoint)
-        stored = google_tf1.open_weights(checkpoint)
-        pretrained.check_size(config, stored, checkpoint)
-        return InitialWeights("Google TF1 checkpoint", config, stored, None)
+        return google_tf1.read_model(checkpoint)
     directory = _model_in(path)
     if files.isfile(os.path.join(directory, pretrained.CONFIG_FILE)):
-        description, stored = pretrained.read_model_files(directory)
-        kind = "model directory" if directory == path else "run directory"
-        if not description.ours:
-            kind = "Hugging Face directory"
-        return InitialWeights(
-            kind, description.config, stored, directory, description
-        )
+        stored = pretrained.read_model_files(directory)
+        if stored.description.ours and directory != path:
+            stored = dataclasses.replace(stored, origin="run directory")
+        return stored
     require(files.exists(path), f"{path} does not exist.")
     raise UserError(
         f"{path} is neither a model directory, a run directory with a "
         "finished model, nor a Google TF1 checkpoint or its unpacked folder."
     )
-
-
-def initialize(model: AlbertModel, weights: InitialWeights) -> str:
-    """Loads the initial weights into the model; returns a line for the log.
-
-    The encoder must fit in full, or it is a UserError, but for a pooler that
-    the source does not have: that is new, and so is always the head of a task.
-    A pretraining head that both sides have is loaded.
-    """
-    stored = weights.stored
-    held = heads_in(stored)
-    new_heads = [
-        name
-        for name, head in model.heads.items()
-        if not head.is_pretrained or name not in held
-    ]
-    if not has_pooler(stored):
-        new_heads.append(POOLER)
-    lines = load_stored_weights(
-        model, stored, new_heads=tuple(new_heads), drop_other_heads=True
-    )
-    read = f"Read weights from the {weights.kind} {weights.source}."
-    return " ".join([read, *lines])

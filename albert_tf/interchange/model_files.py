@@ -29,7 +29,7 @@ TOKENIZER_FILES = (
     tokenizer_base.CONFIG_FILE,
 )
 MODEL_FILES = (pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE)
-# Those that `save_model_directory` writes.
+# The files that `save_model_directory` writes.
 FILES = frozenset((*TOKENIZER_FILES, *MODEL_FILES, TASK_FILE))
 # Suffix of a directory while another is renamed to its name.
 _OLD = ".old"

@@ -1,4 +1,4 @@
-"""Figures of a model's answers, for TensorBoard."""
+"""Figures of a model's predictions, for TensorBoard."""
 
 import io
 import warnings

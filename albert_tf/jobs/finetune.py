@@ -17,7 +17,6 @@ from albert_tf.config import (
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
-    InitialWeights,
     check_vocab_size,
     save_model_directory,
 )
@@ -26,6 +25,7 @@ from albert_tf.jobs.figures import draw
 from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.modeling.models import AlbertModel, model_class
+from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.rundir.run_directory import extended
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
@@ -44,7 +44,7 @@ def run_finetuning(
     *,
     data_dir: str,
     run_dir: str,
-    initial: InitialWeights,
+    initial: StoredModel,
     tokenizer_dir: str = "",
     model_changes: Mapping[str, Any] | None = None,
     runtime: RuntimeConfig | None = None,
@@ -188,10 +188,9 @@ def _evaluated(
 
 
 def _warn_of_untrained_positions(
-    features: Features, initial: InitialWeights, log: Log
+    features: Features, initial: StoredModel, log: Log
 ) -> None:
-    description = initial.description
-    trained = description.max_seq_length if description else math.inf
+    trained = initial.description.max_seq_length
     longer = int((features.lengths > trained).sum())
     if longer:
         log(
@@ -335,7 +334,7 @@ class _Finetuning(Job):
         constant: str | None,
         metrics: Mapping[str, float],
     ) -> None:
-        """Logs that all answers are alike, or no better than one guess."""
+        """Logs that all predictions are alike, or no better than one guess."""
         split = self.task.evaluated[suffix]
         problem = ""
         if constant:

@@ -3,22 +3,21 @@
 import abc
 import dataclasses
 import functools
-import itertools
-from collections.abc import (
-    Callable,
-    Container,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import UserError, require, shown
+from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.jobs.prediction_items import (
+    batches,
+    checked_items,
+    example_of,
+    predict_each,
+    texts_of,
+)
 from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
 from albert_tf.tasks.kinds.base import Kind, Prediction, ScoredExamples
 from albert_tf.tasks.kinds.classification import (
@@ -61,71 +60,6 @@ class FilledMask:
     candidates: list[list[tuple[str, float]]]
 
 
-def _checked(items: Iterable[Any], expected: str) -> Iterable[Any]:
-    """Returns the items; raises UserError for what is no list of them."""
-    require(
-        # A string would be its characters.
-        isinstance(items, Iterable)
-        and not isinstance(items, str | bytes | Mapping),
-        f"The texts are {shown(items)}; expected a list, each item of it "
-        f"{expected}.",
-    )
-    return items
-
-
-def _texts(
-    item: Any, number: int, counts: Container[int], expected: str
-) -> tuple[str, ...]:
-    """Returns an item, a string or several, as a tuple of them."""
-    texts = (item,) if isinstance(item, str) else item
-    if isinstance(item, UserError):
-        raise item
-    if (
-        isinstance(texts, tuple | list)
-        and len(texts) in counts
-        and all(isinstance(text, str) for text in texts)
-    ):
-        return tuple(texts)
-    raise UserError(f"Text {number} is {shown(item)}; expected {expected}.")
-
-
-def _example(kind: Kind, item: Any, number: int) -> Any:
-    """Returns an example of a kind, built from strings where it is not yet."""
-    if isinstance(item, kind.example_type):
-        return item
-    texts = _texts(item, number, kind.text_counts, kind.text_format)
-    return kind.example(texts, number)
-
-
-def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    remaining = iter(items)
-    while batch := list(itertools.islice(remaining, size)):
-        yield batch
-
-
-def _made(make: Callable[[Any, int], Any], item: Any, number: int) -> Any:
-    try:
-        return make(item, number)
-    except UserError as error:
-        return error
-
-
-def _each(answer: Callable[[list[Any]], Iterable[Any]], batch: list) -> list:
-    """Returns an answer to each item, the UserError where there is none.
-
-    What cannot be answered, or not together, must not cost the others.
-    """
-    if not batch:
-        return []
-    try:
-        return list(answer(batch))
-    except UserError as error:
-        if len(batch) == 1:
-            return [error]
-    half = len(batch) // 2
-    return [*_each(answer, batch[:half]), *_each(answer, batch[half:])]
-
-
 def _classification(found: Any) -> Any:
     """Returns a `Prediction` as a Classification, and an error as it is."""
     if isinstance(found, UserError):
@@ -140,10 +74,10 @@ def _classification(found: Any) -> Any:
 class BasePredictor(abc.ABC):
     """Predicts for any number of texts, each read when its batch is due.
 
-    The first item without an answer raises UserError. With
-    `return_exceptions` the error is yielded in its place, and all others are
-    answered; an item that is a UserError itself comes back. What no item could
-    be answered for, such as a head that the model lacks, is always raised.
+    The first item without a prediction raises UserError. With
+    `return_exceptions` the error is yielded in its place, and the others have
+    predictions; an item that is a UserError itself comes back. What prevents
+    all predictions, such as a head that the model lacks, is always raised.
     """
 
     batch_size: int
@@ -191,14 +125,15 @@ class BasePredictor(abc.ABC):
         """
         self._check_kind(kind)
 
-        def answer(batch: list[Any]) -> list[Prediction]:
+        def predict(batch: list[Any]) -> list[Prediction]:
             kind.check(batch)
             return self._predictions(kind, batch)
 
-        yield from self._answers(
-            _checked(examples, kind.text_format),
-            functools.partial(_example, kind),
-            answer,
+        yield from predict_each(
+            checked_items(examples, kind.text_format),
+            functools.partial(example_of, kind),
+            predict,
+            self.batch_size,
             return_exceptions,
         )
 
@@ -212,14 +147,15 @@ class BasePredictor(abc.ABC):
         """
         self._check_embed()
 
-        def answer(batch: list[str]) -> list[Embedding]:
+        def predict(batch: list[str]) -> list[Embedding]:
             rows = zip(batch, *self._vectors(batch), strict=True)
             return [Embedding(t, m.tolist(), c.tolist()) for t, m, c in rows]
 
-        yield from self._answers(
-            _checked(texts, _ONE_STRING),
-            lambda item, number: _texts(item, number, (1,), _ONE_STRING)[0],
-            answer,
+        yield from predict_each(
+            checked_items(texts, _ONE_STRING),
+            lambda item, number: texts_of(item, number, (1,), _ONE_STRING)[0],
+            predict,
+            self.batch_size,
             return_exceptions,
         )
 
@@ -239,9 +175,9 @@ class BasePredictor(abc.ABC):
         self._check_fill_mask(top_k)
 
         def example(item: Any, number: int) -> tuple[str, int]:
-            return _texts(item, number, (1,), _ONE_STRING)[0], number
+            return texts_of(item, number, (1,), _ONE_STRING)[0], number
 
-        def answer(batch: list[tuple[str, int]]) -> Iterator[Any]:
+        def predict(batch: list[tuple[str, int]]) -> Iterator[Any]:
             found = self._masks([text for text, _ in batch], top_k)
             for (text, number), candidates in zip(batch, found, strict=True):
                 if len(candidates) >= max(text.count("[MASK]"), 1):
@@ -252,8 +188,12 @@ class BasePredictor(abc.ABC):
                         f"model's {self.max_length}: {text[:60]!r}."
                     )
 
-        yield from self._answers(
-            _checked(texts, _ONE_STRING), example, answer, return_exceptions
+        yield from predict_each(
+            checked_items(texts, _ONE_STRING),
+            example,
+            predict,
+            self.batch_size,
+            return_exceptions,
         )
 
     def sentence_order(
@@ -273,7 +213,7 @@ class BasePredictor(abc.ABC):
         """
         self._check_sentence_order()
 
-        def answer(batch: list[tuple[str, ...]]) -> list[Classification]:
+        def predict(batch: list[tuple[str, ...]]) -> list[Classification]:
             found = []
             for pair, values in zip(batch, self._orders(batch), strict=True):
                 label = SENTENCE_ORDERS[int(values.argmax())]
@@ -281,36 +221,13 @@ class BasePredictor(abc.ABC):
                 found.append(Classification(pair, label, dict(by_label)))
             return found
 
-        yield from self._answers(
-            _checked(pairs, _TWO_STRINGS),
-            lambda item, number: _texts(item, number, (2,), _TWO_STRINGS),
-            answer,
+        yield from predict_each(
+            checked_items(pairs, _TWO_STRINGS),
+            lambda item, number: texts_of(item, number, (2,), _TWO_STRINGS),
+            predict,
+            self.batch_size,
             return_exceptions,
         )
-
-    def _answers(
-        self,
-        items: Iterable[Any],
-        make: Callable[[Any, int], Any],
-        answer: Callable[[list[Any]], Iterable[Any]],
-        return_exceptions: bool,
-    ) -> Iterator[Any]:
-        """Yields the answer to each item, batch by batch.
-
-        `make` returns the example of an item and its number from 1, `answer`
-        the answers to a batch of them. Both may raise UserError, and `answer`
-        may return one for an example.
-        """
-        for batch in _batches(enumerate(items, start=1), self.batch_size):
-            made = [_made(make, item, number) for number, item in batch]
-            examples = [e for e in made if not isinstance(e, UserError)]
-            answers = iter(_each(answer, examples))
-            for example in made:
-                is_wrong = isinstance(example, UserError)
-                found = example if is_wrong else next(answers)
-                if isinstance(found, UserError) and not return_exceptions:
-                    raise found
-                yield found
 
     @property
     @abc.abstractmethod
@@ -431,7 +348,7 @@ class Predictor(BasePredictor):
         )
         outputs: dict[str, list] = {}
         # A long paragraph is many rows.
-        for rows in _batches(range(len(features)), self.batch_size):
+        for rows in batches(range(len(features)), self.batch_size):
             inputs = features.batch(np.array(rows))
             for name, values in self._call(inputs).items():
                 outputs.setdefault(name, []).extend(values.numpy())

@@ -5,7 +5,6 @@ is wrong with one is its `error`, and the others are read.
 """
 
 import codecs
-import dataclasses
 import itertools
 import os
 import re
@@ -15,6 +14,13 @@ from typing import Any
 from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.encoding import refuse_utf16
+from albert_tf.jobs.prediction_forms import (
+    CHOICES,
+    PAIR,
+    QUESTION,
+    Form,
+    Input,
+)
 from albert_tf.tasks.bad_rows import BadRows
 from albert_tf.tasks.custom import columns_flag
 from albert_tf.tasks.examples import Log, listed
@@ -36,71 +42,6 @@ _JSON_LINES = ".jsonl"
 _UNREAD = ("label", "number")
 
 
-@dataclasses.dataclass(frozen=True)
-class Input:
-    """The texts of a line or row; those of an error as far as they are known.
-
-    `error` says why there can be no prediction, if so.
-    """
-
-    texts: tuple[str, ...]
-    error: UserError | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Form:
-    """The texts that a prediction is made for.
-
-    Attributes:
-        columns: their names, in a table that is written, and by default in
-            one that is read.
-        counts: numbers of them; None: the predictor checks it.
-        tabs: the most tabs between them on a line; -1: any number.
-        expected: description of them, for messages.
-        roles: of columns in --columns, in the order of the texts.
-        optional: those of them that may be left out.
-    """
-
-    columns: tuple[str, ...]
-    counts: range | None
-    tabs: int
-    expected: str
-    roles: tuple[str, ...] = ("text",)
-    optional: tuple[str, ...] = ()
-
-    def checked(self, texts: tuple[str, ...], location: str) -> Input:
-        """Returns the texts, or their number as an error."""
-        if self.counts is None or len(texts) in self.counts:
-            return Input(texts)
-        error = f"{location}: expected {self.expected}, got {len(texts)}."
-        return Input(texts, UserError(error))
-
-
-SINGLE = Form(("text",), range(1, 2), 0, "one text")
-PAIR = Form(
-    ("text", "text_pair"),
-    range(2, 3),
-    -1,
-    "a pair of texts with a tab between them",
-)
-# Of a model whose task is not known.
-SINGLE_OR_PAIR = Form(("text", "text_pair"), range(1, 3), 1, "a text or a pair")
-# A paragraph may have tabs of its own.
-QUESTION = Form(
-    ("question", "context"),
-    range(2, 3),
-    1,
-    "a question and its paragraph with a tab between them",
-    ("question", "context"),
-)
-CHOICES = Form(
-    ("context", "choices"),
-    None,
-    -1,
-    "a text and its choices with tabs between them",
-    ("context", "question", "choice"),
-    ("question",),
-)
 # Names of columns by which the header of a table is recognised.
 _NAMES = {n for f in (PAIR, QUESTION, CHOICES) for n in f.columns} | {
     *("label", "sentence", "sentence1", "sentence2")

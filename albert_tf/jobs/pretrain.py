@@ -25,7 +25,6 @@ from albert_tf.inputs.input_pipeline import (
 )
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
-    InitialWeights,
     save_model_directory,
 )
 from albert_tf.jobs.evaluate import (
@@ -35,6 +34,7 @@ from albert_tf.jobs.evaluate import (
 from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.sample_predictions import masked_sentences
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
+from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.records.sentence_objectives import (
     SENTENCE_OBJECTIVES,
     SentenceObjective,
@@ -74,7 +74,7 @@ def run_pretraining(
     eval_data: Sequence[str],
     run_dir: str,
     runtime: RuntimeConfig | None = None,
-    initial: InitialWeights | None = None,
+    initial: StoredModel | None = None,
 ) -> dict[str, float]:
     """Pretrains to the last step and returns the last evaluation.
 
@@ -186,7 +186,7 @@ def _phases(
 def _tokenizer(
     config: PretrainConfig,
     phases: Sequence[_Phase],
-    initial: InitialWeights | None,
+    initial: StoredModel | None,
 ) -> Tokenizer:
     """Returns the shards' tokenizer, and checks that of the model by it."""
     directory = phases[0].train.directory

@@ -8,7 +8,11 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.modeling.attention import attend
-from albert_tf.modeling.dropout import ExampleDropout, apply_dropout, fold_in
+from albert_tf.modeling.dropout import (
+    ExampleDropout,
+    apply_dropout,
+    stream_keys,
+)
 from albert_tf.modeling.kernels import (
     fused,
     product,
@@ -275,19 +279,23 @@ class TransformerBlock(CompositeLayer):
         else:
             positions = read_positions
             states = (hidden, states_at(hidden, positions))
-        attention_keys = fold_in(dropout_keys, 0)
+        attention_keys = stream_keys(dropout_keys, 0)
         output, weights = (apply_attention or attention)(
             *states,
             mask_logits=mask_logits,
             positions=positions,
-            dropout_keys=fold_in(attention_keys, 0),
+            dropout_keys=stream_keys(attention_keys, 0),
             training=training,
         )
         hidden = attention.add_and_normalize(
-            output, states[-1], fold_in(attention_keys, 1), positions, training
+            output,
+            states[-1],
+            stream_keys(attention_keys, 1),
+            positions,
+            training,
         )
         output = feed_forward(hidden, training=training)
         hidden = feed_forward.add_and_normalize(
-            output, hidden, fold_in(dropout_keys, 1), positions, training
+            output, hidden, stream_keys(dropout_keys, 1), positions, training
         )
         return hidden, weights

@@ -34,7 +34,7 @@ def _avalanche(bits: Tensor) -> Tensor:
     return ops.bitwise_xor(bits, ops.right_shift(bits, _uint32(16)))
 
 
-def fold_in(keys: Tensor | None, number: int) -> Tensor | None:
+def stream_keys(keys: Tensor | None, number: int) -> Tensor | None:
     """Returns new keys [batch] uint32, one stream per number, if any."""
     if keys is None:
         return None

@@ -16,7 +16,7 @@ from albert_tf.modeling.blocks import (
     SelfAttention,
     TransformerBlock,
 )
-from albert_tf.modeling.dropout import drawn_keys, fold_in
+from albert_tf.modeling.dropout import drawn_keys, stream_keys
 from albert_tf.modeling.layers import (
     Config,
     ConfiguredLayer,
@@ -151,7 +151,7 @@ class AlbertEncoder(ConfiguredLayer):
         if read_positions is not None:
             first = ops.zeros_like(features["input_ids"][:, :1], "int32")
             read_positions = ops.concatenate([first, read_positions], axis=1)
-        hidden = self._embed(features, fold_in(dropout_keys, 0), training)
+        hidden = self._embed(features, stream_keys(dropout_keys, 0), training)
         mask = mask_to_logits(features["input_mask"], self.compute_dtype)
         matrices = SharedMatrices(blocks, self.dtype_policy, training=training)
         remat = self.remat if training and not output_attentions else "none"
@@ -161,7 +161,7 @@ class AlbertEncoder(ConfiguredLayer):
                 hidden, weights = REMATERIALIZED[remat](block)(
                     hidden,
                     mask_logits=mask,
-                    dropout_keys=fold_in(dropout_keys, site),
+                    dropout_keys=stream_keys(dropout_keys, site),
                     training=training,
                     read_positions=read_positions
                     if site == len(blocks)

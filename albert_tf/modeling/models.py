@@ -12,7 +12,7 @@ from keras import ops
 
 from albert_tf.config import require, to_dict
 from albert_tf.io import directories, files
-from albert_tf.modeling.dropout import fold_in
+from albert_tf.modeling.dropout import stream_keys
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.fit import FittableModel
 from albert_tf.modeling.heads import HEADS, Head
@@ -30,10 +30,6 @@ from albert_tf.modeling.weights.adapters import (
     CONFIG_FILE,
     read_adapters,
     write_adapters,
-)
-from albert_tf.modeling.weights.stored_weights import (
-    heads_in,
-    load_stored_weights,
 )
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
@@ -63,7 +59,7 @@ def _keys_of_rows(
     ids = features["input_ids"]
     if dropout_keys is None or len(ids.shape) == 2:
         return dropout_keys
-    keys = [fold_in(dropout_keys, number) for number in range(ids.shape[1])]
+    keys = [stream_keys(dropout_keys, number) for number in range(ids.shape[1])]
     return ops.reshape(ops.stack(keys, axis=1), (-1,))
 
 
@@ -341,7 +337,7 @@ class AlbertModel(FittableModel):
             head(
                 encoded,
                 features,
-                dropout_keys=fold_in(dropout_keys, _HEAD_SITE),
+                dropout_keys=stream_keys(dropout_keys, _HEAD_SITE),
                 training=training,
             )
             for head in self.heads.values()
@@ -451,7 +447,7 @@ class AlbertModel(FittableModel):
         num_labels: int | None = None,
         labels: Sequence[str] | None = None,
         allow_missing: bool = False,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> "AlbertModel":
         """Returns the model in a directory, ours or saved by transformers.
 
@@ -470,37 +466,15 @@ class AlbertModel(FittableModel):
             UserError: naming each weight that is missing, unexpected,
                 misshapen or damaged.
         """
-        description, stored = pretrained.read_model_files(directory)
-        arguments = pretrained.constructor_arguments(cls, description, stored)
-        if labels is not None or (
-            num_labels is not None
-            and num_labels != len(arguments["labels"] or ())
-        ):
-            arguments |= {"num_labels": num_labels, "labels": labels}
-        model = cls(description.config, **{**arguments, **kwargs})
-        declared = models()[description.kind].head_names
-        stored_heads = heads_in(stored, declared)
-        new_heads = tuple(
-            name
-            for name, head in model.heads.items()
-            if head.weights
-            and (name not in stored_heads or model.labels != description.labels)
-        )
-        require(
-            allow_missing or not new_heads,
-            f"{directory} holds an {description.kind} with the labels "
-            f"{description.labels}; the {cls.__name__} with the labels "
-            f"{model.labels} needs a new head {' and '.join(new_heads)}, which "
-            "allow_missing=True initialises.",
-        )
-        for line in load_stored_weights(
-            model,
-            stored,
-            new_heads=new_heads,
-            drop_other_heads=bool(new_heads)
-            or description.kind != cls.__name__,
+        model, lines = pretrained.restore_model(
+            cls,
+            pretrained.read_model_files(directory),
+            num_labels=num_labels,
+            labels=labels,
             allow_missing=allow_missing,
-        ):
+            **kwargs,
+        )
+        for line in lines:
             print(line, flush=True)
         return model
 

@@ -16,7 +16,8 @@ import numpy as np
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.kernels import compiled, dense
+from albert_tf.modeling.kernels import compiled
+from albert_tf.optim.sparse_gradients import SparseGradients
 from albert_tf.optim.variable_rules import (
     EXCLUDED_PATTERNS,
     check_no_keras_decay,
@@ -32,7 +33,7 @@ MAX_UNCOMPILED = 2**15
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")
-class Lamb(keras.optimizers.Optimizer):
+class Lamb(SparseGradients):
     """LAMB (You et al. 2020, algorithm 2) in the form that trained ALBERT.
 
     m, v are moving averages of g and g². u = m / (√v + ε) + decay · w, and
@@ -102,7 +103,7 @@ class Lamb(keras.optimizers.Optimizer):
         for variable, path, adapts in zip(
             variables, paths, self.adapts, strict=True
         ):
-            # As by `add_variable_from_reference`, of another type.
+            # This is `add_variable_from_reference` for another type.
             prefix = path.replace("/", "_").replace(":", "_")
             add_moment = functools.partial(
                 self.add_variable,
@@ -156,15 +157,6 @@ class Lamb(keras.optimizers.Optimizer):
             "Lamb chooses variables by path: give it the patterns, "
             "Lamb(exclude_from_weight_decay=[...])."
         )
-
-    def apply(
-        self, grads: list, trainable_variables: list | None = None
-    ) -> None:
-        """Updates the variables by their gradients, as any Keras optimizer."""
-        if self.loss_scale_factor is not None:
-            # Keras divides them, which a sum of rows cannot be.
-            grads = [None if g is None else dense(g) for g in grads]
-        super().apply(grads, trainable_variables)
 
     def update_step(
         self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor

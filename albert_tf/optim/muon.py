@@ -7,7 +7,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.kernels import dense
+from albert_tf.optim.sparse_gradients import SparseGradients
 from albert_tf.optim.variable_rules import (
     EXCLUDED_PATTERNS,
     KERAS_DECAYS,
@@ -18,7 +18,7 @@ from albert_tf.optim.variable_rules import (
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")
-class Muon(keras.optimizers.Muon):
+class Muon(SparseGradients, keras.optimizers.Muon):
     """Muon (Jordan et al. 2024) with decoupled weight decay by path.
 
     Matrices move along the momentum made orthogonal, scaled to a root mean
@@ -53,15 +53,6 @@ class Muon(keras.optimizers.Muon):
         patterns = self.exclude_from_weight_decay_patterns
         self.decays = [not matches(v.path, patterns) for v in variables]
 
-    def apply(
-        self, grads: list, trainable_variables: list | None = None
-    ) -> None:
-        """Updates the variables by their gradients, as any Keras optimizer."""
-        if self.loss_scale_factor is not None:
-            # Keras divides them, which a sum of rows cannot be.
-            grads = [None if g is None else dense(g) for g in grads]
-        super().apply(grads, trainable_variables)
-
     def update_step(
         self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
     ) -> None:
@@ -80,7 +71,7 @@ class Muon(keras.optimizers.Muon):
 
         Its type is that of `x`; the products are computed in `compute_dtype`.
         """
-        # Of norm 1, since float16 cannot hold the norm of large gradients.
+        # float16 cannot hold the norm of large gradients, so it becomes 1.
         unit = x / (ops.norm(x) + 1e-7)
         result = super().zeropower_via_newtonschulz5(
             ops.cast(unit, self.compute_dtype), steps

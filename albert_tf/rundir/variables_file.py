@@ -8,13 +8,14 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import UserError
 from albert_tf.io import files
+from albert_tf.io.safetensors_header import Tensor, make_header, read_header
 
 # The names of dtypes in safetensors files.
 _TYPES = {"bool": "BOOL", "bfloat16": "BF16"} | {
@@ -43,9 +44,12 @@ def write_variables(
             file.write(content)
             digest.update(content)
 
-        header = _header(variables, about)
-        write(len(header).to_bytes(8, "little"))
-        write(header)
+        rows = [
+            (name, _TYPES[v.dtype.name], v.shape.as_list(), _num_bytes(v))
+            for name, v in variables.items()
+        ]
+        rows.append((_DIGEST, "U8", [_DIGEST_BYTES], _DIGEST_BYTES))
+        write(make_header(rows, {_ABOUT: json.dumps(about)}))
         for variable in variables.values():
             values = np.ascontiguousarray(variable.numpy()).reshape(-1)
             write(values.view(np.uint8).data)
@@ -57,8 +61,7 @@ def read_about(path: str) -> dict[str, Any]:
 
     Raises Damaged when the header cannot be read.
     """
-    with files.open(path) as file:
-        return _read_header(file, files.size(path))[0]
+    return _read_header(path)[0]
 
 
 def read_variables(
@@ -82,68 +85,44 @@ def read_variables(
                 f"of its {num_bytes} bytes some are missing or have changed "
                 "since it was written"
             )
-        file.seek(0)
-        about, entries = _read_header(file, num_bytes)
-        _refuse_others(path, entries, variables)
-        for name, entry in entries.items():
-            variable = variables[name]
-            first, end = entry["data_offsets"]
-            values = np.frombuffer(
-                file.read(end - first), variable.dtype.as_numpy_dtype
-            )
-            variable.assign(values.reshape(entry["shape"]))
+        about, tensors = _read_header(path)
+        _refuse_others(path, tensors, variables)
+        for name, tensor in tensors.items():
+            dtype = variables[name].dtype
+            file.seek(tensor.offset)
+            content = file.read(_num_bytes(variables[name]))
+            values = np.frombuffer(content, dtype.as_numpy_dtype)
+            variables[name].assign(values.reshape(tensor.shape))
     return about
 
 
-def _header(
-    variables: Mapping[str, tf.Variable], about: dict[str, Any]
-) -> bytes:
-    header: dict[str, Any] = {"__metadata__": {_ABOUT: json.dumps(about)}}
-    end = 0
-    for name, variable in variables.items():
-        begin, shape = end, variable.shape.as_list()
-        end += math.prod(shape) * variable.dtype.size
-        header[name] = {
-            "dtype": _TYPES[variable.dtype.name],
-            "shape": shape,
-            "data_offsets": [begin, end],
-        }
-    header[_DIGEST] = {
-        "dtype": "U8",
-        "shape": [_DIGEST_BYTES],
-        "data_offsets": [end, end + _DIGEST_BYTES],
-    }
-    text = json.dumps(header).encode()
-    # Memory-mapping readers need the data at a multiple of 8.
-    return text.ljust(-(-len(text) // 8) * 8)
+def _num_bytes(variable: tf.Variable) -> int:
+    return math.prod(variable.shape) * variable.dtype.size
 
 
-def _read_header(file: IO, num_bytes: int) -> tuple[dict, dict[str, dict]]:
-    """Returns `about` and the variables; the file position is at their data."""
-    length = int.from_bytes(file.read(8), "little")
-    if length > num_bytes:
-        raise Damaged(f"its {num_bytes} bytes hold no header")
+def _read_header(path: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Returns `about` and the variables."""
     try:
-        header = json.loads(file.read(length))
-        about = json.loads(header.pop("__metadata__")[_ABOUT])
-        header.pop(_DIGEST)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        tensors, metadata = read_header(path, files.size(path))
+        about = json.loads(metadata[_ABOUT])
+        tensors.pop(_DIGEST)
+    except (ValueError, KeyError):
         raise Damaged("its header cannot be read") from None
-    return about, header
+    return about, tensors
 
 
 def _refuse_others(
     path: str,
-    entries: Mapping[str, dict],
+    tensors: Mapping[str, Tensor],
     variables: Mapping[str, tf.Variable],
 ) -> None:
     needed = {
         name: f"{_TYPES[variable.dtype.name]} {variable.shape.as_list()}"
         for name, variable in variables.items()
     }
-    faults = [f"{name} is missing" for name in needed if name not in entries]
-    for name, entry in entries.items():
-        found = f"{entry['dtype']} {entry['shape']}"
+    faults = [f"{name} is missing" for name in needed if name not in tensors]
+    for name, tensor in tensors.items():
+        found = f"{tensor.dtype} {list(tensor.shape)}"
         if name not in needed:
             faults.append(f"{name} is not of this model")
         elif found != needed[name]:

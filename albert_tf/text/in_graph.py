@@ -11,32 +11,18 @@ between segmentations of a word differently from TensorFlow Text.
 """
 
 import re
-from typing import cast
+from typing import NamedTuple, cast
 
-import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import UserError
-from albert_tf.text import normalization, wordpiece
-from albert_tf.text.character_class import CharacterClass
-from albert_tf.text.sentencepiece_tokenizer import (
-    SPACE,
-    SentencePieceTokenizer,
+from albert_tf.text import normalization
+from albert_tf.text.in_graph_vocabularies import (
+    SentencePieceInGraph,
+    WordPieceInGraph,
 )
+from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
-
-try:
-    import tensorflow_text
-except ImportError as error:
-    raise UserError(
-        f"Text in the graph needs TensorFlow Text, which cannot be imported "
-        f"({error}); pip install tensorflow-text."
-    ) from None
-
-
-# Ids with their first bytes and the ones after the last.
-_Spans = tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]
 
 _SPACE_CODES = [
     code
@@ -48,8 +34,27 @@ _SPACE_CODES = [
 # stall a server.
 MAX_BYTES = 20_000
 
-# Separates the parts of a text, which has none itself.
-_NUL = "\0"
+
+class _Origins(NamedTuple):
+    """The parts of texts that the bytes of the cleaned texts come from.
+
+    Parts are cleaned up one by one. Clean-up changes the spaces between them,
+    so that bytes count without spaces, through all texts.
+
+    Attributes:
+        limits: the end of each part, in bytes of the cleaned texts.
+        edges: the characters before each part, and those of all.
+        text_starts, text_ends: of each text, in characters.
+    """
+
+    limits: tf.Tensor
+    edges: tf.Tensor
+    text_starts: tf.Tensor
+    text_ends: tf.Tensor
+
+    def part_of(self, positions: tf.Tensor) -> tf.Tensor:
+        """Returns the number of the part that each byte comes from."""
+        return tf.searchsorted(self.limits, positions, side="right")
 
 
 class InGraphTokenizer(tf.Module):
@@ -60,9 +65,9 @@ class InGraphTokenizer(tf.Module):
         self._tokenizer = tokenizer
         # An attribute, so that the vocabulary in it is tracked and saved.
         self._vocabulary = (
-            _WordPiece(tokenizer)
+            WordPieceInGraph(tokenizer)
             if isinstance(tokenizer, WordPieceTokenizer)
-            else _SentencePiece(cast(SentencePieceTokenizer, tokenizer))
+            else SentencePieceInGraph(cast(SentencePieceTokenizer, tokenizer))
         )
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -81,41 +86,42 @@ class InGraphTokenizer(tf.Module):
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Returns ids, starts and ends `[batch, (tokens)]` of UTF-8 strings.
 
-        Those of `Tokenizer.encode_with_offsets`, in characters.
+        They are those of `Tokenizer.encode_with_offsets`, in characters.
         """
-        # Parts of a text that can be cleaned up one by one. Clean-up changes
-        # the spaces between them, so that offsets count the other bytes,
-        # through all texts.
-        parts = self._vocabulary.parts(texts)
-        distinct, numbers = tf.unique(parts.flat_values)
-        cleaned = _spaced(self._vocabulary.clean(distinct))
-        letters = tf.strings.regex_replace(cleaned, " ", "")
-        num_bytes = tf.strings.length(letters)
-        limits = tf.cumsum(tf.gather(num_bytes, numbers))
-        characters = tf.strings.length(parts.flat_values, unit="UTF8_CHAR")
-        edges = tf.concat([[0], tf.cumsum(characters)], 0)
-
-        def part_of(positions: tf.Tensor) -> tf.Tensor:
-            return tf.searchsorted(limits, positions, side="right")
-
+        origins = self._origins(texts)
         ids, begins, stops = self._vocabulary.encode_with_offsets(
             self._clean(texts)
         )
         text = ids.value_rowids()
-        base, end_of_text = (
-            tf.gather(tf.gather(edges, ends), text)
-            for ends in (parts.row_starts(), parts.row_limits())
-        )
-        starts = tf.gather(edges, part_of(begins))
+        text_start = tf.gather(origins.text_starts, text)
         # An empty token is where the next one begins, if one does.
-        starts = tf.minimum(starts, end_of_text)
+        starts = tf.minimum(
+            tf.gather(origins.edges, origins.part_of(begins)),
+            tf.gather(origins.text_ends, text),
+        )
         is_empty = begins >= stops
-        last = tf.where(is_empty, -1, part_of(stops - 1))
-        ends = tf.where(is_empty, starts, tf.gather(edges, last + 1))
+        last = tf.where(is_empty, -1, origins.part_of(stops - 1))
+        ends = tf.where(is_empty, starts, tf.gather(origins.edges, last + 1))
         return (
             ids,
-            ids.with_flat_values(starts - base),
-            ids.with_flat_values(ends - base),
+            ids.with_flat_values(starts - text_start),
+            ids.with_flat_values(ends - text_start),
+        )
+
+    def _origins(self, texts: tf.Tensor) -> "_Origins":
+        """Returns where the bytes of the cleaned texts come from."""
+        parts = self._vocabulary.parts(texts)
+        distinct, numbers = tf.unique(parts.flat_values)
+        cleaned = _spaced(self._vocabulary.clean(distinct))
+        letters = tf.strings.regex_replace(cleaned, " ", "")
+        num_bytes = tf.gather(tf.strings.length(letters), numbers)
+        characters = tf.strings.length(parts.flat_values, unit="UTF8_CHAR")
+        edges = tf.concat([[0], tf.cumsum(characters)], 0)
+        return _Origins(
+            limits=tf.cumsum(num_bytes),
+            edges=edges,
+            text_starts=tf.gather(edges, parts.row_starts()),
+            text_ends=tf.gather(edges, parts.row_limits()),
         )
 
     def characters(
@@ -124,15 +130,15 @@ class InGraphTokenizer(tf.Module):
         """Returns what `decode` of each string `[batch]` consists of.
 
         Whether each character is white space, `[batch, (characters)]`, and
-        its first byte in the string as it was given, with the end of the
+        its first byte in the string before `decode`, with the end of the
         last `[batch, (characters + 1)]`.
         """
-        given = self._truncate(texts)
+        texts = self._truncate(texts)
         codes, first = tf.strings.unicode_decode_with_offsets(
-            given, "UTF-8", errors="replace"
+            texts, "UTF-8", errors="replace"
         )
         is_space = tf.reduce_any(codes.flat_values[:, None] == _SPACE_CODES, 1)
-        end = tf.strings.length(given)[:, None]
+        end = tf.strings.length(texts)[:, None]
         edges = tf.concat([tf.cast(first, tf.int32), end], 1)
         return codes.with_flat_values(is_space), edges
 
@@ -159,7 +165,7 @@ class InGraphTokenizer(tf.Module):
     def _clean(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns `normalization.normalize` of UTF-8 strings `[batch]`.
 
-        Or the words of `wordpiece.split_words` with a space between two.
+        WordPiece: the words of `wordpiece.split_words`, a space between two.
         """
         return tf.strings.strip(_spaced(self._vocabulary.clean(texts)))
 
@@ -177,15 +183,7 @@ class InGraphTokenizer(tf.Module):
         `input_mask` and `segment_ids`, int32 `[batch, seq]`.
         """
         texts = [first] if second is None else [first, second]
-        room = max_seq_length - 1 - len(texts)
-        lengths = [tf.cast(text.row_lengths(), tf.int32) for text in texts]
-        if second is None:
-            lengths = [tf.minimum(lengths[0], room)]
-        else:
-            own = tf.minimum(
-                lengths[0], room - tf.minimum(lengths[1], room // 2)
-            )
-            lengths = [own, tf.minimum(lengths[1], room - own)]
+        lengths = _truncated_lengths(texts, max_seq_length - 1 - len(texts))
         # A batch of no texts has the columns of an empty one.
         longest = tf.maximum(tf.reduce_max(sum(lengths)), 0)
         columns = tf.range(longest + 1 + len(texts))
@@ -225,192 +223,6 @@ class InGraphTokenizer(tf.Module):
         return tf.strings.substr(texts, tf.zeros_like(back), MAX_BYTES - back)
 
 
-class _SentencePiece(tf.Module):
-    """The steps of SentencePieceTokenizer."""
-
-    def __init__(self, tokenizer: SentencePieceTokenizer) -> None:
-        super().__init__()
-        self._settings = tokenizer.settings
-        self._sentencepiece = tensorflow_text.SentencepieceTokenizer(
-            model=tokenizer.model_bytes, out_type=tf.int32
-        )
-        pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-        rows = [
-            _in_bytes(piece, tokenizer.splits[i])
-            if i in tokenizer.splits
-            else [(i, 0, -1)]
-            for i, piece in enumerate(pieces)
-        ]
-        parts = np.concatenate(rows).astype(np.int32)
-        self._expansions = tf.RaggedTensor.from_row_lengths(
-            parts[:, 0], [len(row) for row in rows]
-        )
-        # Offsets of those parts, in bytes that are no marks of spaces; -1 for
-        # the end of the piece.
-        self._part_spans = parts[:, 1:]
-        self._is_mark = np.array([not piece.strip(SPACE) for piece in pieces])
-        silent = tokenizer.silent_characters().codes
-        marks_of_spaces = CharacterClass({*silent, ord(" "), ord(SPACE)})
-        self._head = f"^{marks_of_spaces.pattern}+"
-        self._parts = normalization.parts_pattern(
-            keep_accents=tokenizer.settings["keep_accents"]
-        )
-
-    def clean(self, texts: tf.Tensor) -> tf.Tensor:
-        for ticks, quote in normalization.QUOTES:
-            texts = tf.strings.regex_replace(texts, re.escape(ticks), quote)
-        texts = _replace_version_dependent(texts)
-        if not self._settings["keep_accents"]:
-            texts = tensorflow_text.normalize_utf8(texts, "NFKD")
-            texts = tf.strings.regex_replace(
-                texts, normalization.COMBINING.pattern, ""
-            )
-        return _lower(texts) if self._settings["do_lower_case"] else texts
-
-    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        ids = self._sentencepiece.tokenize(texts)
-        # (A gather of ragged rows checks them with 30 operations.)
-        tokens = tf.gather(self._expansions, ids.flat_values)
-        return tf.RaggedTensor.from_row_splits(
-            tokens.flat_values,
-            tf.gather(tokens.row_splits, ids.row_splits),
-            validate=False,
-        )
-
-    def parts(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the parts of texts that are cleaned up one by one."""
-        return _split(_replace_version_dependent(texts), self._parts)
-
-    def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
-        """Returns ids with the bytes of tokens, spaces not counted."""
-        ids, begins, limits = self._sentencepiece.tokenize_with_offsets(texts)
-        text = ids.value_rowids()
-        begins, limits = (
-            tf.cast(offsets.flat_values, tf.int32)
-            for offsets in (begins, limits)
-        )
-        # The offsets include the mark of a space.
-        surface = tf.strings.substr(
-            tf.gather(texts, text), begins, limits - begins
-        )
-        head = tf.strings.regex_replace(surface, self._head, "")
-        begins = limits - tf.strings.length(head)
-        tail = tf.strings.regex_replace(head, f"[ {SPACE}]+$", "")
-        limits = begins + tf.strings.length(tail)
-        lengths = tf.strings.length(texts)
-        first_byte = tf.gather(tf.cumsum(lengths, exclusive=True), text)
-        codes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
-        counted = tf.cumsum(tf.cast(codes != ord(" "), tf.int32))
-        counted = tf.concat([[0], counted], 0)
-        begins = tf.gather(counted, first_byte + begins)
-        limits = tf.gather(counted, first_byte + limits)
-        # Only the last of the pieces of one character has its end.
-        is_mark = tf.gather(tf.constant(self._is_mark), ids.flat_values)
-        is_new = is_mark[1:] | is_mark[:-1] | (begins[1:] > begins[:-1])
-        group = tf.concat(
-            [begins[:1] * 0, tf.cumsum(tf.cast(is_new, tf.int32))], 0
-        )
-        limits = tf.gather(tf.math.segment_max(limits, group), group)
-        expanded = tf.gather(self._expansions, ids)
-        of_token = expanded.values.value_rowids()
-        number = tf.gather(
-            self._expansions.with_flat_values(tf.range(len(self._part_spans))),
-            ids,
-        ).flat_values
-        first, last = tf.unstack(tf.gather(self._part_spans, number), axis=1)
-        begins, limits = (
-            tf.gather(begins, of_token),
-            tf.gather(limits, of_token),
-        )
-        limits = tf.where(last < 0, limits, begins + last)
-        return expanded.merge_dims(1, 2), begins + first, limits
-
-
-class _WordPiece(tf.Module):
-    """The steps of WordPieceTokenizer."""
-
-    # A character takes at most four bytes in UTF-8.
-    _MAX_WORD_BYTES = 4 * wordpiece.MAX_WORD_LENGTH
-
-    def __init__(self, tokenizer: WordPieceTokenizer) -> None:
-        super().__init__()
-        self._settings = tokenizer.settings
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant([p.encode() for p in tokenizer.vocabulary]),
-                tf.range(tokenizer.vocab_size, dtype=tf.int64),
-            ),
-            default_value=tokenizer.unk_id,
-        )
-        self._wordpiece = tensorflow_text.WordpieceTokenizer(
-            self._table,
-            suffix_indicator=wordpiece.CONTINUATION,
-            max_bytes_per_word=self._MAX_WORD_BYTES,
-            token_out_type=tf.int32,
-            unknown_token=tokenizer.special_tokens["unk_token"],
-        )
-        chinese = tokenizer.settings["tokenize_chinese_chars"]
-        self._single = wordpiece.SINGLE_CHARACTER_WORDS[chinese].pattern
-        self._parts = wordpiece.parts_pattern(
-            keep_accents=tokenizer.settings["keep_accents"],
-            tokenize_chinese_chars=chinese,
-        )
-
-    def clean(self, texts: tf.Tensor) -> tf.Tensor:
-        texts = tf.strings.regex_replace(texts, wordpiece.CONTROL.pattern, "")
-        texts = _replace_version_dependent(texts)
-        if self._settings["do_lower_case"]:
-            texts = _lower(texts)
-        if not self._settings["keep_accents"]:
-            texts = tensorflow_text.normalize_utf8(texts, "NFD")
-            texts = tf.strings.regex_replace(texts, wordpiece.MARKS.pattern, "")
-        return tf.strings.regex_replace(texts, self._single, r" \0 ")
-
-    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        words = tf.strings.split(texts)
-        ids = self._wordpiece.tokenize(self._checked(words))
-        return ids.merge_dims(1, 2)
-
-    def parts(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the parts of texts that are cleaned up one by one."""
-        # Another control character, which is dropped like it.
-        texts = tf.strings.regex_replace(texts, r"\x00", "\x01")
-        return _split(_replace_version_dependent(texts), self._parts)
-
-    def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
-        """Returns ids with the bytes of tokens, spaces not counted."""
-        words = tf.strings.split(texts)
-        ids, begins, limits = self._wordpiece.tokenize_with_offsets(
-            self._checked(words)
-        )
-        lengths = tf.strings.length(words.flat_values)
-        word = ids.values.value_rowids()
-        first_byte = tf.gather(tf.cumsum(lengths, exclusive=True), word)
-        # For words that are too long the operation returns other limits.
-        limit = tf.where(
-            tf.gather(_is_too_long(words.flat_values), word),
-            tf.gather(lengths, word),
-            tf.cast(limits.flat_values, tf.int32),
-        )
-        begin = tf.cast(begins.flat_values, tf.int32)
-        return ids.merge_dims(1, 2), first_byte + begin, first_byte + limit
-
-    def _checked(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
-        # The operation limits words in bytes; the limit is in characters.
-        too_long = "x" * (self._MAX_WORD_BYTES + 1)
-        return words.with_flat_values(
-            tf.where(
-                _is_too_long(words.flat_values), too_long, words.flat_values
-            )
-        )
-
-
-def _is_too_long(words: tf.Tensor) -> tf.Tensor:
-    return (
-        tf.strings.length(words, unit="UTF8_CHAR") > wordpiece.MAX_WORD_LENGTH
-    )
-
-
 def part(
     rows: tf.RaggedTensor, starts: tf.Tensor | int, ends: tf.Tensor
 ) -> tf.RaggedTensor:
@@ -430,39 +242,16 @@ def part(
     )
 
 
-def _split(texts: tf.Tensor, pattern: str) -> tf.RaggedTensor:
-    """Returns the matches of a pattern, which every character is part of."""
-    ended = tf.strings.regex_replace(texts, pattern, "\\0" + _NUL)
-    return tf.strings.split(ended, _NUL)[:, :-1]
-
-
-def _in_bytes(
-    piece: str, split: tuple[tuple[int, int, int], ...]
-) -> list[tuple[int, int, int]]:
-    """Returns `split` with offsets in bytes, spaces not counted."""
-    shown = piece.lstrip(SPACE)
-
-    def before(character: int) -> int:
-        return len(shown[:character].replace(SPACE, "").encode())
-
-    return [(i, before(first), before(last)) for i, first, last in split]
+def _truncated_lengths(
+    texts: list[tf.RaggedTensor], room: int
+) -> list[tf.Tensor]:
+    """Returns how many tokens of each text, or of both, fit in `room`."""
+    lengths = [tf.cast(text.row_lengths(), tf.int32) for text in texts]
+    if len(texts) == 1:
+        return [tf.minimum(lengths[0], room)]
+    own = tf.minimum(lengths[0], room - tf.minimum(lengths[1], room // 2))
+    return [own, tf.minimum(lengths[1], room - own)]
 
 
 def _spaced(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(texts, normalization.WHITE_SPACE, " ")
-
-
-def _replace_version_dependent(texts: tf.Tensor) -> tf.Tensor:
-    return tf.strings.regex_replace(
-        texts,
-        normalization.VERSION_DEPENDENT.pattern,
-        normalization.REPLACEMENT,
-    )
-
-
-def _lower(texts: tf.Tensor) -> tf.Tensor:
-    texts = tf.strings.regex_replace(texts, *normalization.SIGMA)
-    # First ASCII alone: under a Turkish locale a server's lower case of I is
-    # the dotless i.
-    texts = tf.strings.lower(texts)
-    return tf.strings.lower(texts, encoding="utf-8")

@@ -18,6 +18,7 @@ from albert_tf.text.character_class import CharacterClass
 from albert_tf.text.normalization import normalize, normalized_offsets
 from albert_tf.text.tokenizer_base import (
     SENTENCEPIECE_SPECIALS,
+    SPACE,
     Encoding,
     Tokenizer,
     check_number_of_pieces,
@@ -28,16 +29,13 @@ from albert_tf.text.tokenizer_json import (
     sentencepiece_json,
 )
 
-# The mark that SentencePiece puts where a space was.
-SPACE = "▁"
-
 # A word that follows a space: its letters.
 _WORD = re.compile(rf"{SPACE}([^\W\d_]+)")
 
-# Of an unknown character, below the lowest score, as in SentencePiece.
+# An unknown character's score below the lowest one, as in SentencePiece.
 _UNKNOWN_PENALTY = 10.0
-# Of a piece above those that it was made of, for each of them: more than the
-# rounding of scores, less than any difference between words.
+# A piece's score above those of the pieces that it was made of, for each of
+# them: more than the rounding of scores, less than differences between words.
 _PREFERENCE = 1e-3
 
 # The original's list, which lacks the apostrophe and <=>.
@@ -66,7 +64,7 @@ class _TracedText:
     def source(self, begin: int, end: int) -> tuple[int, int]:
         """Returns the slice of the original that a part was made of.
 
-        Of an empty part it is empty, where the next character begins.
+        An empty part has an empty one, where the next character begins.
         """
         if begin < end:
             return self.starts[begin], self.ends[end - 1]
@@ -299,7 +297,7 @@ class SentencePieceTokenizer(Tokenizer):
     def _split_comma(self, piece: str) -> tuple[tuple[int, int, int], ...]:
         """Returns the row of `splits` of a piece: "8" and "," for "8,".
 
-        As in `encode_pieces` of google-research/albert: the number is
+        This is `encode_pieces` of google-research/albert: the number is
         tokenized again, and loses the space in front that is new.
         """
         number = piece[:-1].replace(SPACE, "")

@@ -22,10 +22,7 @@ from albert_tf.text.tokenizer_base import (
     MAX_VOCABULARY_BYTES,
     Tokenizer,
 )
-from albert_tf.text.tokenizer_json import (
-    model_of_pieces,
-    read_tokenizer_json,
-)
+from albert_tf.text.tokenizer_json_reader import read_tokenizer_json
 from albert_tf.text.wordpiece_tokenizer import (
     WordPieceTokenizer,
     read_vocabulary,
@@ -36,14 +33,14 @@ KINDS: tuple[type[Tokenizer], ...] = (
     WordPieceTokenizer,
 )
 # Looked for where no file has our name; the first pattern that fits decides.
-_OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,), ("*.vocab",))
+_OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,))
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """Returns the tokenizer of a directory, or of a vocabulary's file.
 
-    A file is a SentencePiece model, the pieces and scores of one (`*.vocab`)
-    or a WordPiece vocabulary (`*.txt`), whatever its name. Without a
+    A file is a SentencePiece model or a WordPiece vocabulary (`*.txt`),
+    whatever its name. Without a
     `tokenizer_config.json` beside it the settings are those of the released
     uncased models: lower case, no accents.
 
@@ -66,28 +63,10 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
             kind = WordPieceTokenizer
     elif path.endswith(".txt"):
         kind, vocabulary = WordPieceTokenizer, read_vocabulary(path)
-    elif path.endswith(".vocab"):
-        vocabulary = _read_pieces(path)
     else:
         vocabulary = read_at_most(path, MAX_VOCABULARY_BYTES)
     settings = settings | _configured(kind, config, config_path)
     return kind(vocabulary, source=path, **settings)
-
-
-def _read_pieces(path: str) -> bytes:
-    """Returns the SentencePiece model of a file of pieces and scores."""
-    rows = []
-    lines = read_at_most(path, MAX_VOCABULARY_BYTES).removesuffix(b"\n")
-    for number, line in enumerate(lines.split(b"\n") if lines else (), 1):
-        try:
-            piece, score = line.decode().rstrip("\r").split("\t")
-            rows.append([piece, float(score)])
-        except ValueError:
-            raise UserError(
-                f"{path}, line {number}: expected a piece, a tab and its "
-                f"score, got {shown(line.decode(errors='replace'))}."
-            ) from None
-    return model_of_pieces(rows, path)
 
 
 def _vocabulary_file(directory: str, config: dict[str, Any]) -> str:

@@ -15,6 +15,8 @@ from albert_tf.config import require
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
 
+# The mark that SentencePiece puts where a space was.
+SPACE = "▁"
 CONFIG_FILE = "tokenizer_config.json"
 JSON_FILE = "tokenizer.json"
 

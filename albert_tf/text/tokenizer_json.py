@@ -2,53 +2,51 @@
 
 `sentencepiece_json` and `wordpiece_json` return the contents of a
 `tokenizer.json`, so that `transformers` opens a model directory without
-converting anything. `read_tokenizer_json` is the reverse, for directories that
-hold nothing else.
+converting anything.
 
-Of SentencePiece's types of models, Unigram is one of that library too. BPE is
-another, which has its merges in place of scores; a model of characters is one
+SentencePiece's type Unigram is one of that library too. So is BPE, which there
+has its merges in place of scores; a model of characters is one
 without merges. A model of words has no counterpart: neighbouring unknown words
 are one piece.
-
-What the file lacks of a Unigram model follows from ALBERT's recipe: scores are
-log-probabilities, so a piece with a score of 0 is a user-defined symbol. The
-scores of BPE follow from the ids, which SentencePiece's trainer gives in order.
 """
 
 import base64
-import io
-import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
-import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.config import UserError, require, shown
-from albert_tf.io.json_files import read_json
 from albert_tf.text import normalization, wordpiece
 from albert_tf.text.tokenizer_base import (
     SENTENCEPIECE_SPECIALS,
+    SPACE,
     WORDPIECE_SPECIALS,
-    check_number_of_pieces,
 )
 
-# The mark that SentencePiece puts where a space was.
-_SPACE = "▁"
 _USER_DEFINED = sentencepiece_model_pb2.ModelProto.SentencePiece.USER_DEFINED
-# The piece of a byte, for characters that are no pieces.
-_BYTE = re.compile("<0x[0-9A-F]{2}>")
-
-# Subtracted from the score of pieces like "8,", which ALBERT splits again: any
+# Subtracted from the score of pieces like "8,", which ALBERT splits: any
 # other segmentation is then better. As in Hugging Face's converter.
-_DIGIT_COMMA_PENALTY = 100.0
+DIGIT_COMMA_PENALTY = 100.0
 
 
 # Scores can keep a Unigram from such a piece. In a BPE others are made of it.
 MERGED_COMMA = (
     'it merges a digit and a comma after it ("8,"), which ALBERT splits again'
 )
+
+# Settings of each type of model that change ids, with the value of ALBERT.
+MODEL_SETTINGS: dict[str, dict[str, Any]] = {
+    "Unigram": {},
+    "BPE": {
+        "unk_token": SENTENCEPIECE_SPECIALS["unk_token"],
+        "fuse_unk": True,
+        "ignore_merges": False,
+        "dropout": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+    },
+    "WordPiece": {"continuing_subword_prefix": wordpiece.CONTINUATION},
+}
 
 
 def ends_in_digit_comma(piece: str) -> bool:
@@ -62,41 +60,33 @@ def no_json_reason(model: sentencepiece_model_pb2.ModelProto) -> str:
     spec, trainer = model.normalizer_spec, model.trainer_spec
     texts = [p for p in model.pieces if p.type in (kinds.NORMAL, _USER_DEFINED)]
     normal = {p.piece: p.score for p in texts if p.type == kinds.NORMAL}
-    for is_so, reason in (
-        (trainer.model_type == trainer.WORD, "it is a model of words"),
-        (
-            not (spec.add_dummy_prefix and spec.escape_whitespaces),
-            "it has no mark of a space before each word",
-        ),
-        (
-            any(_SPACE in p.piece.lstrip(_SPACE) for p in texts),
-            "it has pieces of several words",
-        ),
-        (
-            any(p.type == kinds.UNUSED for p in model.pieces),
-            "it has unused pieces",
-        ),
-    ):
-        if is_so:
-            return reason
-    if trainer.model_type == trainer.UNIGRAM:
-        return ""
     merged = [score for piece, score in normal.items() if len(piece) > 1]
-    for is_so, reason in (
-        (
-            any(p.type == _USER_DEFINED and len(p.piece) > 1 for p in texts),
-            "it has user-defined pieces of several characters",
+    reasons = {
+        "it is a model of words": trainer.model_type == trainer.WORD,
+        "it has no mark of a space before each word": not (
+            spec.add_dummy_prefix and spec.escape_whitespaces
         ),
-        (
-            not {p.piece for p in texts}.issuperset("".join(normal)),
-            "it has pieces of characters that are no pieces",
+        "it has pieces of several words": any(
+            SPACE in p.piece.lstrip(SPACE) for p in texts
         ),
-        (len(set(merged)) < len(merged), "several of its merges rank alike"),
-        (any(map(ends_in_digit_comma, normal)), MERGED_COMMA),
-    ):
-        if is_so:
-            return reason
-    return ""
+        "it has unused pieces": any(
+            p.type == kinds.UNUSED for p in model.pieces
+        ),
+    }
+    if trainer.model_type != trainer.UNIGRAM:
+        reasons |= {
+            "it has user-defined pieces of several characters": any(
+                p.type == _USER_DEFINED and len(p.piece) > 1 for p in texts
+            ),
+            "it has pieces of characters that are no pieces": not {
+                p.piece for p in texts
+            }.issuperset("".join(normal)),
+            "several of its merges rank alike": (
+                len(set(merged)) < len(merged)
+            ),
+            MERGED_COMMA: any(map(ends_in_digit_comma, normal)),
+        }
+    return next((reason for reason, is_so in reasons.items() if is_so), "")
 
 
 def sentencepiece_json(
@@ -114,7 +104,7 @@ def sentencepiece_json(
     pieces = [piece.piece for piece in model.pieces]
     metaspace = {
         "type": "Metaspace",
-        "replacement": _SPACE,
+        "replacement": SPACE,
         "prepend_scheme": "always",
         "split": True,
     }
@@ -123,7 +113,7 @@ def sentencepiece_json(
         specials={
             name: pieces.index(name) for name in SENTENCEPIECE_SPECIALS.values()
         },
-        normalizers=_normalizers(
+        normalizers=normalizers_of(
             model.normalizer_spec.precompiled_charsmap,
             do_lower_case=do_lower_case,
             keep_accents=keep_accents,
@@ -143,7 +133,7 @@ def _unigram(model: sentencepiece_model_pb2.ModelProto) -> dict[str, Any]:
             [
                 piece.piece,
                 piece.score
-                - _DIGIT_COMMA_PENALTY * ends_in_digit_comma(piece.piece),
+                - DIGIT_COMMA_PENALTY * ends_in_digit_comma(piece.piece),
             ]
             for piece in model.pieces
         ],
@@ -159,15 +149,15 @@ def _bpe(model: sentencepiece_model_pb2.ModelProto) -> dict[str, Any]:
     }
     return {
         "type": "BPE",
-        **_MODEL_SETTINGS["BPE"],
+        **MODEL_SETTINGS["BPE"],
         "byte_fallback": model.trainer_spec.byte_fallback,
         "vocab": {piece.piece: i for i, piece in enumerate(model.pieces)},
         # A pair as one text is read by every release.
-        "merges": [" ".join(pair) for pair in _merges(normal)],
+        "merges": [" ".join(pair) for pair in merges_of(normal)],
     }
 
 
-def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
+def merges_of(scores: dict[str, float]) -> list[tuple[str, str]]:
     """Returns every pair of pieces that makes a third one, the best first.
 
     SentencePiece merges whatever makes a piece.
@@ -178,7 +168,7 @@ def _merges(scores: dict[str, float]) -> list[tuple[str, str]]:
         for end in range(1, len(piece))
     ]
     made = [pair for pair in pairs if scores.keys() >= set(pair)]
-    # Of one piece the longest beginning first, as in transformers.
+    # A piece's longest beginning comes first, as in transformers.
     made.sort(key=lambda pair: (scores["".join(pair)], len(pair[0])))
     return made[::-1]
 
@@ -199,7 +189,7 @@ def wordpiece_json(
     split_off = wordpiece.SINGLE_CHARACTER_WORDS[tokenize_chinese_chars].pattern
     return _tokenizer_json(
         specials={name: ids[name] for name in WORDPIECE_SPECIALS.values()},
-        normalizers=_word_normalizers(
+        normalizers=word_normalizers_of(
             do_lower_case=do_lower_case, keep_accents=keep_accents
         ),
         pre_tokenizers=[
@@ -260,16 +250,16 @@ def _tokenizer_json(
     }
 
 
-def _normalizers(
+def normalizers_of(
     charsmap: bytes, *, do_lower_case: bool, keep_accents: bool
 ) -> list[dict[str, Any]]:
     """Returns the steps of `normalization.normalize`, then the model's own."""
     # Some control characters are white space to Python alone.
-    steps = [_replace("Regex", normalization.WHITE_SPACE, " ")]
-    steps += [_replace("String", *pair) for pair in normalization.QUOTES]
+    steps = [replacement("Regex", normalization.WHITE_SPACE, " ")]
+    steps += [replacement("String", *pair) for pair in normalization.QUOTES]
     steps.append(_REPLACE_VERSION_DEPENDENT)
     if not keep_accents:
-        accents = _replace("Regex", normalization.COMBINING.pattern, "")
+        accents = replacement("Regex", normalization.COMBINING.pattern, "")
         steps += [{"type": "NFKD"}, accents]
     if do_lower_case:
         steps.append(_LOWERCASE)
@@ -279,12 +269,12 @@ def _normalizers(
     return steps
 
 
-def _word_normalizers(
+def word_normalizers_of(
     *, do_lower_case: bool, keep_accents: bool
 ) -> list[dict[str, Any]]:
     """Returns the steps of `wordpiece.split_words` before it splits."""
     steps = [
-        _replace("Regex", wordpiece.CONTROL.pattern, ""),
+        replacement("Regex", wordpiece.CONTROL.pattern, ""),
         _REPLACE_VERSION_DEPENDENT,
     ]
     if do_lower_case:
@@ -292,17 +282,17 @@ def _word_normalizers(
     if not keep_accents:
         steps += [
             {"type": "NFD"},
-            _replace("Regex", wordpiece.MARKS.pattern, ""),
+            replacement("Regex", wordpiece.MARKS.pattern, ""),
         ]
     return steps
 
 
-def _replace(kind: str, pattern: str, content: str) -> dict[str, Any]:
+def replacement(kind: str, pattern: str, content: str) -> dict[str, Any]:
     """Returns the step that replaces a pattern: a "String" or a "Regex"."""
     return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
 
 
-_REPLACE_VERSION_DEPENDENT = _replace(
+_REPLACE_VERSION_DEPENDENT = replacement(
     "Regex", normalization.VERSION_DEPENDENT.pattern, normalization.REPLACEMENT
 )
 # Letter by letter, so that capital sigma is never the final one.
@@ -326,332 +316,3 @@ def _post_processor(specials: dict[str, int]) -> dict[str, Any]:
             for name in ("[CLS]", "[SEP]")
         },
     }
-
-
-# About the largest number that a SentencePiece model can hold.
-_MAX_FLOAT32 = 3e38
-
-# Settings of each type of model that change ids, with the value of ALBERT.
-_MODEL_SETTINGS: dict[str, dict[str, Any]] = {
-    "Unigram": {},
-    "BPE": {
-        "unk_token": SENTENCEPIECE_SPECIALS["unk_token"],
-        "fuse_unk": True,
-        "ignore_merges": False,
-        "dropout": None,
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
-    },
-    "WordPiece": {"continuing_subword_prefix": wordpiece.CONTINUATION},
-}
-
-Settings = dict[str, bool]
-
-
-def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
-    """Returns the type of the model, its vocabulary and its clean-up.
-
-    Of a "Unigram" or "BPE" the vocabulary is a SentencePiece model, of a
-    "WordPiece" the pieces in the order of their ids.
-
-    Raises:
-        UserError: for any other kind of tokenizer, another clean-up or
-            other pieces than ours, and a file that cannot be read or is
-            damaged.
-    """
-    values = read_json(path)
-    model = values.get("model")
-    kind = model.get("type") if isinstance(model, dict) else None
-    require(
-        type(kind) is str and kind in _MODEL_SETTINGS,
-        f"{path}: expected a model of type Unigram or BPE (SentencePiece) or "
-        f"WordPiece, got {shown(kind)}.",
-    )
-    kind = str(kind)
-    for name, expected in _MODEL_SETTINGS[kind].items():
-        require(
-            model.get(name, expected) == expected,
-            f"{path}: expected {name} {json.dumps(expected)}, got "
-            f"{shown(model.get(name))}; its ids would differ here.",
-        )
-    vocabulary: Any
-    try:
-        if kind == "WordPiece":
-            vocabulary, settings = _wordpiece_vocabulary(values, path)
-        else:
-            vocabulary, settings = _sentencepiece_model(values, path)
-        _check_added_tokens(values, path)
-        return kind, vocabulary, settings
-    except UserError:
-        raise
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path} is damaged: its values are not those of a "
-            f"tokenizer.json ({shown(error)})."
-        ) from None
-
-
-def _check_added_tokens(values: dict[str, Any], path: str) -> None:
-    """Raises UserError for tokens beside the pieces of the model."""
-    vocab = values["model"]["vocab"]
-    names = vocab if isinstance(vocab, dict) else {row[0] for row in vocab}
-    tokens = [token["content"] for token in values.get("added_tokens", [])]
-    added = [token for token in tokens if token not in names]
-    require(
-        not added,
-        f"{path} has the added tokens {shown(added)}, which are no pieces of "
-        "its model; its ids would differ here. bin.extend_vocab adds words to "
-        "a model's vocabulary.",
-    )
-
-
-def _check_space_marks(values: dict[str, Any], path: str) -> None:
-    """Raises UserError where not every word gets SentencePiece's mark."""
-    steps = _flat_steps(values.get("pre_tokenizer"), "pretokenizers")
-    marks = [step for step in steps if step["type"] == "Metaspace"]
-    require(
-        bool(marks)
-        and all(s["type"] in ("WhitespaceSplit", "Metaspace") for s in steps)
-        and all(
-            step.get("replacement", _SPACE) == _SPACE
-            and step.get("prepend_scheme", "always") == "always"
-            and step.get("add_prefix_space", True)
-            for step in marks
-        ),
-        f"{path}: the pre_tokenizer {shown(values.get('pre_tokenizer'))} is "
-        "not that of an ALBERT tokenizer, a mark before every word; its ids "
-        "would differ here.",
-    )
-
-
-def _sentencepiece_model(
-    values: dict[str, Any], path: str
-) -> tuple[bytes, Settings]:
-    model = values["model"]
-    is_bpe = model["type"] == "BPE"
-    if is_bpe:
-        pieces = _ranked_pieces(model, path)
-        unknown = model["vocab"][model["unk_token"]]
-    else:
-        pieces = _scored_pieces(model.get("vocab"), path)
-        unknown = model["unk_id"]
-    # Raises for what is not the id of a piece.
-    special = {pieces[unknown][0], *SENTENCEPIECE_SPECIALS.values()}
-    for token in values.get("added_tokens", []):
-        if token.get("special"):
-            special.add(token["content"])
-    if is_bpe:
-        _check_merges(model, special, path)
-    _check_space_marks(values, path)
-    steps = _checked_normalizers(values, path)
-    charsmap = base64.b64decode(
-        steps.get("Precompiled", {}).get("precompiled_charsmap") or "",
-        validate=True,
-    )
-    model_bytes = _model(
-        pieces,
-        unknown=unknown,
-        special=special,
-        charsmap=charsmap,
-        is_bpe=is_bpe,
-        has_bytes=bool(model.get("byte_fallback")),
-    )
-    return model_bytes, {
-        "do_lower_case": "Lowercase" in steps,
-        "keep_accents": not steps.keys() & {"NFKD", "StripAccents"},
-    }
-
-
-def _ranked_pieces(model: dict[str, Any], path: str) -> list[tuple[str, float]]:
-    """Returns the pieces of a BPE, each with the score that its id has."""
-    pieces = _in_order(model["vocab"], path)
-    return [(piece, -float(i)) for i, piece in enumerate(pieces)]
-
-
-def _check_merges(model: dict[str, Any], special: set[str], path: str) -> None:
-    """Raises UserError for merges that SentencePiece would not make so."""
-    ids = model["vocab"]
-    scores = {p: -float(i) for p, i in ids.items() if p not in special}
-    require(
-        not any(map(ends_in_digit_comma, scores)),
-        f"{path}: {MERGED_COMMA}; its ids would differ here.",
-    )
-    pairs = [
-        tuple(pair.split(" ") if isinstance(pair, str) else pair)
-        for pair in model["merges"]
-    ]
-    made = [ids["".join(pair)] for pair in pairs]
-    require(
-        made == sorted(made) and set(pairs) == set(_merges(scores)),
-        f"{path}: its merges are not those of a SentencePiece model, which "
-        "merges whatever makes a piece, in the order of ids; its ids would "
-        "differ here.",
-    )
-
-
-def model_of_pieces(rows: list, path: str) -> bytes:
-    """Returns the SentencePiece model of pairs of a piece and its score.
-
-    Its clean-up is that of SentencePiece's trainer, and of the released
-    models: nmt_nfkc.
-
-    Raises:
-        UserError: for rows that are no such pairs, or lack <unk>.
-    """
-    pieces = _scored_pieces(rows, path)
-    names = [piece for piece, _ in pieces]
-    unknown = SENTENCEPIECE_SPECIALS["unk_token"]
-    require(
-        unknown in names, f"{path} has no piece {unknown}, which ALBERT needs."
-    )
-    trained = io.BytesIO()
-    # SentencePiece hands its character map to trained models only.
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["a"]),
-        model_writer=trained,
-        model_type="char",
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    model = sentencepiece_model_pb2.ModelProto.FromString(trained.getvalue())
-    return _model(
-        pieces,
-        unknown=names.index(unknown),
-        special=set(SENTENCEPIECE_SPECIALS.values()),
-        charsmap=model.normalizer_spec.precompiled_charsmap,
-    )
-
-
-def _model(
-    pieces: list[tuple[str, float]],
-    *,
-    unknown: int,
-    special: set[str],
-    charsmap: bytes,
-    is_bpe: bool = False,
-    has_bytes: bool = False,
-) -> bytes:
-    model = sentencepiece_model_pb2.ModelProto()
-    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
-    for number, (piece, score) in enumerate(pieces):
-        kind = None  # the default: a piece of text
-        if number == unknown:
-            kind = kinds.UNKNOWN
-        elif piece in special:
-            kind = kinds.CONTROL
-        elif has_bytes and _BYTE.fullmatch(piece):
-            kind = kinds.BYTE
-        elif is_bpe:
-            pass
-        elif score == 0.0:
-            kind = kinds.USER_DEFINED
-        elif ends_in_digit_comma(piece) and score <= -_DIGIT_COMMA_PENALTY:
-            score += _DIGIT_COMMA_PENALTY
-        model.pieces.add(piece=piece, score=score, type=kind)
-    trainer = model.trainer_spec
-    trainer.model_type = trainer.BPE if is_bpe else trainer.UNIGRAM
-    trainer.byte_fallback = has_bytes
-    trainer.vocab_size = len(pieces)
-    trainer.unk_id = unknown
-    trainer.pad_id = 0
-    trainer.bos_id = trainer.eos_id = -1
-    model.normalizer_spec.precompiled_charsmap = charsmap
-    model.normalizer_spec.add_dummy_prefix = True
-    model.normalizer_spec.remove_extra_whitespaces = True
-    model.normalizer_spec.escape_whitespaces = True
-    return model.SerializeToString()
-
-
-def _wordpiece_vocabulary(
-    values: dict[str, Any], path: str
-) -> tuple[list[str], Settings]:
-    pieces = _in_order(values["model"]["vocab"], path)
-    steps = _checked_normalizers(values, path)
-    if "BertNormalizer" in steps:
-        bert = steps["BertNormalizer"]
-        lower = bool(bert.get("lowercase", True))
-        strip = bert.get("strip_accents")
-        settings = {
-            "do_lower_case": lower,
-            "keep_accents": not (lower if strip is None else strip),
-            "tokenize_chinese_chars": bool(
-                bert.get("handle_chinese_chars", True)
-            ),
-        }
-    else:
-        ideographs = json.dumps(wordpiece.SINGLE_CHARACTER_WORDS[True].pattern)
-        settings = {
-            "do_lower_case": "Lowercase" in steps,
-            "keep_accents": "NFD" not in steps,
-            "tokenize_chinese_chars": ideographs
-            in json.dumps(values.get("pre_tokenizer")),
-        }
-    return pieces, settings
-
-
-def _in_order(vocab: dict[str, int], path: str) -> list[str]:
-    """Returns the pieces of a vocabulary by id."""
-    check_number_of_pieces(len(vocab), path)
-    require(
-        sorted(vocab.values()) == list(range(len(vocab))),
-        f"{path}: expected a vocabulary with ids 0 to n - 1.",
-    )
-    return sorted(vocab, key=vocab.__getitem__)
-
-
-def _scored_pieces(vocab: Any, path: str) -> list[tuple[str, float]]:
-    if not isinstance(vocab, list) or not vocab:
-        raise UserError(f"{path}: the model has no list of pieces.")
-    check_number_of_pieces(len(vocab), path)
-    for number, row in enumerate(vocab):
-        match row:
-            case [str(), int() | float() as score] if abs(score) < _MAX_FLOAT32:
-                continue
-        raise UserError(
-            f"{path}: piece {number} is not a pair of a text and a score."
-        )
-    return [(piece, float(score)) for piece, score in vocab]
-
-
-def _checked_normalizers(
-    values: dict[str, Any], path: str
-) -> dict[str, dict[str, Any]]:
-    """Returns the normalizers by type, refusing what our clean-up lacks.
-
-    Known are those that we write and those of transformers' own classes.
-    """
-    known: list[dict[str, Any]] = [{"type": "StripAccents"}]
-    uncased = {"do_lower_case": True, "keep_accents": False}
-    # One more is known, whose values vary.
-    if values["model"]["type"] == "WordPiece":
-        varying = "BertNormalizer"
-        known += _word_normalizers(**uncased)
-    else:
-        varying = "Precompiled"
-        known += [
-            *_normalizers(b"", **uncased),
-            {"type": "Strip", "strip_left": True, "strip_right": True},
-            _replace("Regex", " {2,}", " "),
-        ]
-    steps = _flat_steps(values.get("normalizer"), "normalizers")
-    for step in steps:
-        is_clean = step["type"] == varying and step.get("clean_text", True)
-        require(
-            bool(is_clean) or step in known,
-            f"{path}: the normalizer {shown(step)} is none of an ALBERT "
-            "tokenizer; its ids would differ here. Use a tokenizer without it.",
-        )
-    # The first of a type, as in the file.
-    return {step["type"]: step for step in reversed(steps)}
-
-
-def _flat_steps(value: Any, parts: str) -> list[dict[str, Any]]:
-    """Returns the steps of a normalizer or the like, sequences flattened.
-
-    `parts` is the name of a sequence's steps.
-    """
-    if value is None:
-        return []
-    if value["type"] != "Sequence":
-        return [value]
-    return [step for part in value[parts] for step in _flat_steps(part, parts)]

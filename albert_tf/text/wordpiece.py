@@ -53,7 +53,7 @@ CONTROL = CharacterClass(
 # What NFD splits off as accents.
 MARKS = CharacterClass(_BY_CATEGORY["Mn"])
 
-# Of ASCII also $+<=>^`|~, which Unicode counts among the symbols.
+# ASCII's $+<=>^`|~ too, which Unicode counts among the symbols.
 _PUNCTUATION = CharacterClass(
     {c for c in range(0x21, 0x7F) if not chr(c).isalnum()}.union(
         *(codes for name, codes in _BY_CATEGORY.items() if name[0] == "P")
@@ -106,7 +106,7 @@ def split_words(
 ) -> list[str]:
     """Returns the words of `text`, punctuation and ideographs one by one.
 
-    As BERT's BasicTokenizer: control characters are dropped, letters
+    This is BERT's BasicTokenizer: control characters are dropped, letters
     lower-cased, accents stripped (NFD).
 
     Differs from google-research/albert: accents and case are two settings,
@@ -139,7 +139,7 @@ def parts_pattern(*, keep_accents: bool, tokenize_chinese_chars: bool) -> str:
         return "(?s:.)"
     control, accents = CONTROL.pattern, MARKS.pattern
     marks = cluster_marks("NFD", MARKS).pattern
-    # As the chunks of `chunk_pattern`.
+    # An ideograph is a chunk of `chunk_pattern` too.
     ideographs = f"{IDEOGRAPHS.pattern}(?:{control}*{accents})*|"
     return (
         f"{control}|{ideographs if tokenize_chinese_chars else ''}"

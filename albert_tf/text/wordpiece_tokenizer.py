@@ -204,7 +204,7 @@ def read_vocabulary(path: str) -> list[str]:
                 f"{where}: {error.reason} at byte {error.start}; the file "
                 "must be UTF-8."
             ) from None
-        # As the original, but a piece may be white space alone.
+        # The original strips every line; a piece may be white space alone.
         piece = text.strip() or text
         require(piece != "", f"{where} is empty; every line is a piece.")
         first = pieces.setdefault(piece, number)

@@ -18,9 +18,9 @@ from albert_tf.config import (
 )
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.source_schedule import SourceSchedule
-from albert_tf.interchange.model_directory import InitialWeights
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertModel
+from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.optim.optimizers import OPTIMIZERS
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.depth_schedule import DepthSchedule
@@ -68,7 +68,7 @@ class Job(abc.ABC):
     runtime: RuntimeConfig
     model_config: ModelConfig
     tokenizer: Tokenizer
-    initial: InitialWeights | None
+    initial: StoredModel | None
     training_loss: TrainingLoss
     sources: SourceSchedule
     best_metric: str

@@ -21,9 +21,9 @@ from albert_tf.cluster.stops import TEMPORARY_FAILURE, Interruption, RunStopped
 from albert_tf.cluster.stragglers import Stragglers
 from albert_tf.config import UserError
 from albert_tf.inputs.input_pipeline import Batch, ReaderStalled, prefetch
-from albert_tf.interchange.model_directory import initialize
 from albert_tf.interchange.model_files import recover_directory
 from albert_tf.modeling.models import AlbertModel
+from albert_tf.modeling.weights.pretrained import initialize
 from albert_tf.optim.schedules import warm_up_warnings
 from albert_tf.rundir.checkpoints import remove_leftovers
 from albert_tf.rundir.profiling import Profiler

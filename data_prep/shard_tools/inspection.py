@@ -18,8 +18,8 @@ from albert_tf.records.parsed_batch import STATIC, RecordRules, read_rules
 from albert_tf.records.schemas import namer_of
 from albert_tf.records.shards import METADATA_NAME, named_shards, read_metadata
 from albert_tf.records.tfrecord import read_records
-from albert_tf.text.sentencepiece_tokenizer import SPACE
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer_base import SPACE
 from albert_tf.text.wordpiece import CONTINUATION
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from data_prep.shard_tools.shard_import import read_lengths

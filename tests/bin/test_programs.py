@@ -203,8 +203,8 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
         ),
         (
             "predict --mode=tag --model_dir=a --text=x --output=x.csv",
-            "the answers of --mode=tag are lists, and tables are written for "
-            "sentence-order, classify, rate, answer; name a .jsonl",
+            "the predictions of --mode=tag are lists, and tables are written "
+            "for sentence-order, classify, rate, answer; name a .jsonl",
         ),
         (
             CLASSIFY + " --model_dir=a --text=x --columns=text=a",

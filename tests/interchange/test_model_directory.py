@@ -12,7 +12,6 @@ from tiny_models import TINY, built, edit_json, save
 from albert_tf.config import FeatureConfig, UserError, override, to_dict
 from albert_tf.interchange.model_directory import (
     find_initial_weights,
-    initialize,
     load_model_directory,
 )
 from albert_tf.interchange.model_files import (
@@ -27,6 +26,7 @@ from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
 )
+from albert_tf.modeling.weights.pretrained import initialize
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_there_and_back_on_a_disk_and_in_a_bucket(
         assert (loaded.max_seq_length, loaded.labels) == (12, model.labels)
         assert_same(values_of(loaded.model), values_of(model))
     found = find_initial_weights(bucket)
-    assert (found.kind, found.directory) == ("run directory", remote)
+    assert (found.origin, found.directory) == ("run directory", remote)
     assert found.fingerprint == find_initial_weights(local).fingerprint
 
 

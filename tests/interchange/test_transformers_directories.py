@@ -19,7 +19,6 @@ from albert_tf.interchange.convert import convert, models_by_head
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     find_initial_weights,
-    initialize,
     load_model_directory,
 )
 from albert_tf.interchange.model_files import TaskRecord
@@ -30,6 +29,7 @@ from albert_tf.modeling.models import (
     AlbertForPretraining,
     AlbertModel,
 )
+from albert_tf.modeling.weights.pretrained import initialize
 
 WEIGHTS = "model.safetensors"
 # Heads that have a class in transformers.

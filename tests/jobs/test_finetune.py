@@ -195,11 +195,11 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
     weights = find_initial_weights(pretrained)
     shapes = {
         name: shape
-        for name, shape in weights.stored.shapes.items()
+        for name, shape in weights.weights.shapes.items()
         if "position" not in name
     }
     broken = dataclasses.replace(
-        weights, stored=dataclasses.replace(weights.stored, shapes=shapes)
+        weights, weights=dataclasses.replace(weights.weights, shapes=shapes)
     )
     with pytest.raises(UserError, match="missing: albert.embeddings.posi"):
         run(data_dir, pretrained, tmp_path / "run", initial=broken, **settings)

@@ -3,16 +3,15 @@
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.jobs.prediction_inputs import (
+from albert_tf.jobs.prediction_forms import (
     CHOICES,
     PAIR,
     QUESTION,
     SINGLE,
     SINGLE_OR_PAIR,
     Input,
-    read_lines,
-    read_table,
 )
+from albert_tf.jobs.prediction_inputs import read_lines, read_table
 
 
 def of_lines(content, form, may_have_header=True):

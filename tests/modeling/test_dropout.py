@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import ModelConfig
-from albert_tf.modeling.dropout import ExampleDropout, example_keys, fold_in
+from albert_tf.modeling.dropout import ExampleDropout, example_keys, stream_keys
 from albert_tf.modeling.encoder import AlbertEncoder
 
 ONES = np.ones((8, 6, 50), "float32")
@@ -39,10 +39,10 @@ def assert_independent(a, b):
         keys_of(seed=2, step=1),
         keys_of(numbers=range(1, 9)),
         keys_of(numbers=range(1 << 20, (1 << 20) + 8)),
-        fold_in(keys_of(), 0),
-        fold_in(fold_in(keys_of(), 0), 0),
-        fold_in(fold_in(keys_of(), 1), 0),
-        fold_in(keys_of(), 1 << 20),
+        stream_keys(keys_of(), 0),
+        stream_keys(stream_keys(keys_of(), 0), 0),
+        stream_keys(stream_keys(keys_of(), 1), 0),
+        stream_keys(keys_of(), 1 << 20),
     ],
 )
 def test_another_seed_step_example_or_site_is_another_mask(keys):
@@ -53,7 +53,7 @@ def test_examples_sites_and_positions_are_masked_independently():
     whole = mask(keys_of())
     for shift in range(1, 8):
         assert_independent(whole, np.roll(whole, shift, axis=0))
-    sites = [mask(fold_in(keys_of(), site)) for site in range(12)]
+    sites = [mask(stream_keys(keys_of(), site)) for site in range(12)]
     for a, first in enumerate(sites):
         for second in sites[:a]:
             assert_independent(first, second)
@@ -136,12 +136,12 @@ def test_a_compiled_graph_drops_the_same(jit_compile):
 
     @tf.function(jit_compile=jit_compile)
     def run(step, inputs):
-        keys = fold_in(example_keys(1, step, tf.range(8)), 4)
+        keys = stream_keys(example_keys(1, step, tf.range(8)), 4)
         return layer(inputs, keys=keys, training=True)
 
     np.testing.assert_array_equal(
         run(tf.constant(2, tf.int64), ONES).numpy() != 0,
-        mask(fold_in(keys_of(), 4)),
+        mask(stream_keys(keys_of(), 4)),
     )
 
 

@@ -19,12 +19,12 @@ from albert_tf.interchange.convert import convert
 from albert_tf.interchange.formats import FORMATS
 from albert_tf.interchange.model_directory import (
     find_initial_weights,
-    initialize,
     load_model_directory,
     save_model_directory,
 )
 from albert_tf.jobs.predict import Predictor
 from albert_tf.modeling.models import models
+from albert_tf.modeling.weights.pretrained import initialize
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans

@@ -271,8 +271,8 @@ def at_write(monkeypatch, number, error):
     [
         # Before the data, amid them and before the checksum.
         (files, "open", 1, 4),
-        (None, "write", 4, 4),
-        (None, "write", 6, 4),
+        (None, "write", 3, 4),
+        (None, "write", 5, 4),
         (os, "fsync", 1, 4),
         (os, "replace", 1, 4),
         (Checkpoints, "_prune", 1, 5),

@@ -226,7 +226,8 @@ def test_words_are_those_of_str_split(tiny_tokenizer):
 
 def test_missing_tensorflow_text(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
-    monkeypatch.delitem(sys.modules, "albert_tf.text.in_graph")
+    for module in ("in_graph", "in_graph_vocabularies"):
+        monkeypatch.delitem(sys.modules, f"albert_tf.text.{module}")
     with pytest.raises(UserError, match="pip install tensorflow-text"):
         import albert_tf.text.in_graph  # noqa: F401
 

@@ -48,7 +48,42 @@ def write_adapters(directory: str, model: keras.Model) -> None:
             other weights of the encoder that can be trained, which would be
             lost.
     """
-    rows = named_weights(model, "huggingface")
+    rows, rank, alpha = _trained(named_weights(model, "huggingface"))
+    # The bare encoder has no name in transformers' class.
+    named = {
+        row.name if model.head_names else row.name.removeprefix(_ENCODER): row
+        for row in rows
+    }
+    arrays, modules = {}, []
+    for name, row in named.items():
+        if not row.adapted:
+            arrays[_PREFIX + name] = row.transposed(row.value())
+            continue
+        modules.append(name.removesuffix(".weight"))
+        factors = row.adapted.lora_kernel_a, row.adapted.lora_kernel_b
+        for factor_name, factor in zip(
+            _factors(modules[-1]), factors, strict=True
+        ):
+            value = keras.ops.convert_to_numpy(factor)
+            arrays[_PREFIX + factor_name] = np.asarray(value, np.float32).T
+    config = {
+        **_PLAIN,
+        "r": rank,
+        "lora_alpha": alpha,
+        "lora_dropout": 0.0,
+        "target_modules": modules,
+        "modules_to_save": sorted({_part(r) for r in rows if not r.adapted})
+        or None,
+        "inference_mode": True,
+        "task_type": None,
+        "base_model_name_or_path": None,
+    }
+    write_weights(os.path.join(directory, WEIGHTS_FILE), arrays)
+    write_json(os.path.join(directory, CONFIG_FILE), config)
+
+
+def _trained(rows: list[NamedWeight]) -> tuple[list[NamedWeight], int, float]:
+    """Returns the weights to write, adapted ones first, rank and lora_alpha."""
     adapted = [row for row in rows if row.adapted]
     require(
         bool(adapted),
@@ -70,37 +105,7 @@ def write_adapters(directory: str, model: keras.Model) -> None:
         "too: set trainable = False before training, or merge the adapters "
         "(adapters=False).",
     )
-    # The bare encoder has no name in transformers' class.
-    named = {
-        row.name if model.head_names else row.name.removeprefix(_ENCODER): row
-        for row in [*adapted, *whole]
-    }
-    arrays, modules = {}, []
-    for name, row in named.items():
-        if not row.adapted:
-            arrays[_PREFIX + name] = row.transposed(row.value())
-            continue
-        modules.append(name.removesuffix(".weight"))
-        factors = row.adapted.lora_kernel_a, row.adapted.lora_kernel_b
-        for factor_name, factor in zip(
-            _factors(modules[-1]), factors, strict=True
-        ):
-            value = keras.ops.convert_to_numpy(factor)
-            arrays[_PREFIX + factor_name] = np.asarray(value, np.float32).T
-    ((rank, alpha),) = sizes
-    config = {
-        **_PLAIN,
-        "r": rank,
-        "lora_alpha": alpha,
-        "lora_dropout": 0.0,
-        "target_modules": modules,
-        "modules_to_save": sorted({_part(row) for row in whole}) or None,
-        "inference_mode": True,
-        "task_type": None,
-        "base_model_name_or_path": None,
-    }
-    write_weights(os.path.join(directory, WEIGHTS_FILE), arrays)
-    write_json(os.path.join(directory, CONFIG_FILE), config)
+    return [*adapted, *whole], *sizes.pop()
 
 
 def _part(row: NamedWeight) -> str:

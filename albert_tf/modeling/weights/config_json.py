@@ -31,9 +31,10 @@ _ARCHITECTURE = (
     "num_attention_heads",
     "intermediate_size",
 )
-# Of labels without names.
+# The most labels without names.
 _MAX_LABELS = 1 << 16
-# By Hugging Face's names; its "gelu" is the exact form, Google's the tanh form.
+# Our activations by Hugging Face's names, whose "gelu" is the exact form;
+# Google's is the tanh form.
 _ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu",
     # What is written for "gelu".
@@ -63,8 +64,11 @@ def _transformers_models() -> dict[str, str]:
 class ModelDescription:
     """The contents of a `config.json`.
 
+    A checkpoint's is derived from its configuration and its weights.
+
     Attributes:
-        kind: the name of a model class, see `models.models`.
+        kinds: the names of the model classes that it may be, see
+            `models.models`; a `config.json` names one.
         config: the architecture.
         max_seq_length: longest text the model was trained on, in tokens.
         labels: names of the classes of a model that has any, else None.
@@ -72,12 +76,21 @@ class ModelDescription:
         ours: whether the section of this project describes this model.
     """
 
-    kind: str
+    kinds: tuple[str, ...]
     config: ModelConfig
     max_seq_length: int
     labels: list[str] | None = None
     head_options: Mapping[str, int] = dataclasses.field(default_factory=dict)
     ours: bool = True
+
+    @property
+    def heads(self) -> set[str]:
+        """The heads of the model classes."""
+        heads = {
+            name: {head.head_name} for name, head in _model_heads().items()
+        }
+        heads["AlbertForPretraining"] = {"masked_lm", "sentence_order"}
+        return set().union(*(heads.get(kind, ()) for kind in self.kinds))
 
 
 def to_json(
@@ -119,7 +132,7 @@ def to_json(
     labels = model.labels
     problem = head and head.problem_type
     if problem == "regression":
-        # From which transformers takes the number of outputs.
+        # transformers takes the number of outputs from the labels.
         labels = ["LABEL_0"]
     if labels:
         values["id2label"] = {str(n): name for n, name in enumerate(labels)}
@@ -152,7 +165,7 @@ def from_json(values: dict, path: str) -> ModelDescription:
     )
     ours = own.get("model") == kind
     return ModelDescription(
-        kind=kind,
+        kinds=(kind,),
         config=config,
         # There may be fewer positions than the section knows of.
         max_seq_length=min(length, limit),
@@ -208,7 +221,7 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
         return own["model"] if own.get("model") in known else known[0]
     problem = values.get("problem_type")
     if problem is None:
-        # As transformers decides.
+        # transformers decides so.
         one = len(labels_from_json(values, path)) == 1
         problem = "regression" if one else "single_label_classification"
     return lookup(problems, str(problem), f"{path}: problem_type")
@@ -252,8 +265,8 @@ def require_architecture(values: Mapping, path: str) -> None:
 def labels_from_json(values: dict, path: str) -> list[str]:
     """Returns the class names in a `config.json`, in order.
 
-    As in transformers, `num_labels` (by default 2) decides without names or
-    with another number of them.
+    `num_labels` (by default 2) decides without names or with another number
+    of them, as in transformers.
     """
     names, count = values.get("id2label"), values.get("num_labels")
     require(

@@ -16,7 +16,7 @@ from albert_tf.modeling.blocks import TransformerBlock
 MERGES = {"equal": "equal", "mean": "the mean of", "first": "the first of"}
 
 _POSITIONS = "encoder/embeddings/position_embeddings"
-# The same weights mean other outputs when one of these changes.
+# Settings that change the outputs of equal weights.
 _BESIDE_WEIGHTS = ("hidden_act", "layer_norm_eps")
 
 # An attention or feed-forward layer of the target, and for each of its
@@ -64,15 +64,15 @@ def convert_weights(
         f"{heads}.",
     )
     flows = _flows(source, target)
-    given, needed = _outside_blocks(source), _outside_blocks(target)
-    missing = [path for path in needed if path not in given]
+    stored, needed = _outside_blocks(source), _outside_blocks(target)
+    missing = [path for path in needed if path not in stored]
     require(
         not missing,
         f"The weights' model has no {', '.join(missing)}, which the other "
         "model needs.",
     )
     # A variable of the target, and those of the source that flow into it.
-    pairs = [(variable, [given[path]]) for path, variable in needed.items()]
+    pairs = [(variable, [stored[path]]) for path, variable in needed.items()]
     for part, origins in flows:
         columns = (part.weights, *(origin.weights for origin in origins))
         pairs += [
@@ -83,10 +83,10 @@ def convert_weights(
         _check_equal(pairs)
     values = [_value(origins, merge) for _, origins in pairs]
     for (variable, _), value in zip(pairs, values, strict=True):
-        # Of positions there may be more, or fewer.
+        # There may be more positions, or fewer.
         rows = np.arange(variable.shape[0]) % len(value)
         variable.assign(value[rows])
-    unused = [path for path in given if path not in needed]
+    unused = [path for path in stored if path not in needed]
     lines = list(_descriptions(source, target, flows, how))
     if unused:
         lines.append(f"Not needed: {', '.join(unused)}.")
@@ -108,18 +108,18 @@ def _flows(source: keras.Model, target: keras.Model) -> list[_Flow]:
 
 def _matches(source: keras.Model, target: keras.Model) -> list[tuple[int, int]]:
     """Returns pairs of application numbers: the target's, the source's."""
-    given, wanted = (len(model.encoder.plan) for model in (source, target))
-    given_period, wanted_period = (
+    old, new = (len(model.encoder.plan) for model in (source, target))
+    old_period, new_period = (
         model.config.inner_group_num for model in (source, target)
     )
-    if given == wanted:
-        return [(number, number) for number in range(wanted)]
-    if _repeats(source) and wanted_period % given_period == 0:
-        return [(number, number % given_period) for number in range(wanted)]
-    if _repeats(target) and given_period % wanted_period == 0:
-        return [(number % wanted_period, number) for number in range(given)]
+    if old == new:
+        return [(number, number) for number in range(new)]
+    if _repeats(source) and new_period % old_period == 0:
+        return [(number, number % old_period) for number in range(new)]
+    if _repeats(target) and old_period % new_period == 0:
+        return [(number % new_period, number) for number in range(old)]
     raise UserError(
-        f"The {given} blocks of the weights' model cannot become {wanted}: the "
+        f"The {old} blocks of the weights' model cannot become {new}: the "
         "numbers may differ only where one of the two models applies the "
         'same blocks in every layer (sharing "all", one group).'
     )

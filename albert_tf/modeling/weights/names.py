@@ -54,7 +54,7 @@ _ENCODER = (
     ),
 )
 _POOLER = (("pooler", "bert/pooler/dense", "albert.pooler"),)
-# By this name its weights may be new, as those of a head.
+# The pooler's weights may be new, as those of a head, under this name.
 POOLER = "pooler"
 BLOCK = (
     ("attention.query", "attention_1/self/query", "attention.query"),
@@ -109,7 +109,7 @@ class NamedWeight:
         """Returns the value, float32, with the adapter that it may have."""
         value, layer = _float32(self.variable), self.adapted
         if layer is not None:
-            # Not by Keras, which adds them in the layer's precision.
+            # Keras would add them in the layer's precision.
             delta = _float32(layer.lora_kernel_a) @ _float32(
                 layer.lora_kernel_b
             )

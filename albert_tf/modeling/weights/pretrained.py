@@ -1,12 +1,15 @@
 """A model's two files in a directory: config.json and model.safetensors.
 
 transformers opens them as they are. What transformers saves is read here.
+`restore_model` makes a model of any stored one, `initialize` loads what another
+model can start from.
 """
 
 import dataclasses
 import math
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import keras
 
@@ -17,15 +20,18 @@ from albert_tf.modeling.accounting import parameter_count
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.weights import config_json, weights_file
 from albert_tf.modeling.weights.config_json import ModelDescription
-from albert_tf.modeling.weights.names import BLOCK, file_groups
+from albert_tf.modeling.weights.names import BLOCK, POOLER, file_groups
 from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
     copies_are_equal,
     has_pooler,
     heads_in,
+    load_stored_weights,
     needs_projection,
     stored_arrays,
 )
+
+Model = TypeVar("Model", bound=keras.Model)
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -33,8 +39,54 @@ WEIGHTS_FILE = "model.safetensors"
 _MAX_RATIO = 10
 
 
-def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
-    """Returns the description of a directory's model, and its weights."""
+@dataclasses.dataclass(frozen=True)
+class StoredModel:
+    """A model in files, of which the weights are not read yet.
+
+    Attributes:
+        origin: the kind of its place, for messages.
+        description: from its config.json, or derived from a checkpoint.
+        weights: the arrays, by name.
+        directory: that of its tokenizer, if it has one.
+    """
+
+    origin: str
+    description: ModelDescription
+    weights: StoredWeights
+    directory: str | None = None
+
+    @property
+    def config(self) -> ModelConfig:
+        """The architecture."""
+        return self.description.config
+
+    @property
+    def source(self) -> str:
+        """The file of the weights."""
+        return self.weights.source
+
+    @property
+    def tokenizer_path(self) -> str:
+        """The directory to look for the tokenizer in."""
+        return self.directory or os.path.dirname(self.source) or "."
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the weights, whatever their path."""
+        return self.weights.fingerprint
+
+    def missing_heads(self, kind: type[keras.Model]) -> tuple[str, ...]:
+        """Returns the heads of a model class whose weights are not stored."""
+        held = heads_in(self.weights, self.description.heads)
+        return tuple(
+            name
+            for name, head in kind.head_classes().items()
+            if head.weight_names and name not in held
+        )
+
+
+def read_model_files(directory: str) -> StoredModel:
+    """Returns the model in a directory, ours or saved by transformers."""
     path = os.path.join(directory, CONFIG_FILE)
     require(
         files.isfile(path),
@@ -45,7 +97,9 @@ def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
     weights_file.refuse_pickle(directory)
     stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
     check_size(description.config, stored, path)
-    return _as_stored(description, stored), stored
+    description = _as_stored(description, stored)
+    origin = "model" if description.ours else "Hugging Face"
+    return StoredModel(f"{origin} directory", description, stored, directory)
 
 
 def _as_stored(
@@ -67,7 +121,7 @@ def _as_stored(
     dropped = [
         name
         for name, head in HEADS.items()
-        if head.model_name == description.kind
+        if (head.model_name,) == description.kinds
         and head.transformers_model == "AlbertModel"
         and head.weight_names
         and name not in heads_in(stored)
@@ -75,7 +129,7 @@ def _as_stored(
     if not dropped:
         return description
     return dataclasses.replace(
-        description, kind="AlbertModel", head_options={}, ours=False
+        description, kinds=("AlbertModel",), head_options={}, ours=False
     )
 
 
@@ -98,22 +152,78 @@ def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:
     )
 
 
-def constructor_arguments(
-    kind: type[keras.Model],
-    description: ModelDescription,
-    stored: StoredWeights,
-) -> dict:
-    """Returns the arguments of a model class beside the architecture.
+def restore_model(
+    kind: type[Model],
+    stored: StoredModel,
+    *,
+    num_labels: int | None = None,
+    labels: Sequence[str] | None = None,
+    allow_missing: bool = False,
+    drop_other_heads: bool = False,
+    **arguments: Any,
+) -> tuple[Model, list[str]]:
+    """Returns a model of a class with the stored weights, and lines for a log.
 
-    Labels and options of heads are those of the file if it has that class.
+    Arguments and errors are those of `AlbertModel.from_pretrained`. With
+    `drop_other_heads` weights of other heads may be stored beside those of the
+    class itself.
     """
-    is_same = kind.__name__ == description.kind
-    return {
-        "labels": description.labels if is_same else None,
+    description = stored.description
+    is_same = kind.__name__ in description.kinds
+    own = description.labels if is_same and kind.takes_labels() else None
+    if labels is None and num_labels in (None, len(own or ())):
+        num_labels, labels = None, own
+    defaults = {
         # Where the file lacks it, it is missing like any other weight.
-        "pooler": has_pooler(stored) or kind.reads_pooled_output(),
+        "pooler": has_pooler(stored.weights) or kind.reads_pooled_output(),
         "head_options": description.head_options if is_same else {},
     }
+    model = kind(
+        stored.config, num_labels, labels=labels, **{**defaults, **arguments}
+    )
+    new_heads = stored.missing_heads(kind)
+    if model.labels not in (None, description.labels):
+        new_heads = kind.head_names
+    require(
+        allow_missing or not new_heads,
+        f"{stored.source} holds an {' or '.join(description.kinds)} with the "
+        f"labels {description.labels}; the {kind.__name__} with the labels "
+        f"{model.labels} needs a new head {' and '.join(new_heads)}, which "
+        "allow_missing=True initialises.",
+    )
+    lines = load_stored_weights(
+        model,
+        stored.weights,
+        new_heads=new_heads,
+        drop_other_heads=drop_other_heads or bool(new_heads) or not is_same,
+        allow_missing=allow_missing,
+    )
+    return model, lines
+
+
+def initialize(model: keras.Model, stored: StoredModel) -> str:
+    """Loads stored weights into a new model; returns a line for the log.
+
+    The encoder must fit in full, or it is a UserError, but for a pooler that
+    is not stored: that is new, and so is always the head of a task. A
+    pretraining head that both sides have is loaded.
+    """
+    held = heads_in(stored.weights)
+    new_heads = [
+        name
+        for name, head in model.heads.items()
+        if not head.is_pretrained or name not in held
+    ]
+    if not has_pooler(stored.weights):
+        new_heads.append(POOLER)
+    lines = load_stored_weights(
+        model,
+        stored.weights,
+        new_heads=tuple(new_heads),
+        drop_other_heads=True,
+    )
+    read = f"Read weights from the {stored.origin} {stored.source}."
+    return " ".join([read, *lines])
 
 
 def write_model_files(

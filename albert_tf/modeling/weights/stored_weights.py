@@ -71,8 +71,8 @@ def to_float32(values: np.ndarray) -> np.ndarray:
 def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
     """Returns the heads declared beside a file, and others it has weights of.
 
-    Of heads that share names, as classification and regression do, only those
-    that are declared.
+    Heads may share names, as classification and regression do: then only those
+    that are declared count.
     """
     column = 1 + COLUMN[stored.form]
     # The beginnings of the names of each head's weights.

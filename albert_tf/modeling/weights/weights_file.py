@@ -7,21 +7,16 @@ A file may come from anyone: its header is checked before its data are
 touched, and nothing in it is ever run or used as a path.
 """
 
-import contextlib
-import json
 import math
 import os
 import shlex
-import tempfile
-from typing import NamedTuple
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
-from albert_tf.io.json_files import object_of_unique_keys, read_json
+from albert_tf.io.json_files import read_json
+from albert_tf.io.safetensors_header import Tensor, make_header, read_header
 from albert_tf.modeling.weights.stored_weights import StoredWeights, to_float32
 
 INDEX_SUFFIX = ".index.json"
@@ -55,7 +50,7 @@ _PICKLE = (
     "opened here"
 )
 _NOT_READ = "is not read here, only model.safetensors is"
-# By the ending of a name: why the file is not read, and the option with which
+# Endings of names: why such a file is not read, and the option with which
 # transformers reads it.
 _FOREIGN = {
     **dict.fromkeys((".bin", ".pt", ".pth", ".pkl"), (_PICKLE, "")),
@@ -64,13 +59,8 @@ _FOREIGN = {
 }
 
 
-class _Tensor(NamedTuple):
-    """File, type, shape and location of an array."""
-
-    path: str
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
+# A file and the place of an array in it.
+_Place = tuple[str, Tensor]
 
 
 def open_weights(path: str) -> StoredWeights:
@@ -98,29 +88,29 @@ def open_weights(path: str) -> StoredWeights:
     prefix = "" if is_full else "albert."
     tensors = {prefix + name: tensor for name, tensor in found.items()}
     tensors.pop(_POSITION_IDS, None)
-    for name, tensor in tensors.items():
-        _check_tensor(name, tensor)
+    for name, place in tensors.items():
+        _check_tensor(name, place)
     copies = {
         original: (name, tensors.pop(name))
         for name, original in _TIED.items()
         if name in tensors
     }
-    for original, (name, tensor) in copies.items():
-        if original in tensors and tensors[original].shape != tensor.shape:
+    for original, (name, (_, tensor)) in copies.items():
+        if original in tensors and tensors[original][1].shape != tensor.shape:
             raise _untied(path, name, original)
 
     def read(name: str) -> np.ndarray:
         value = _read(name, tensors[name])
         if name in copies:
-            copy, tensor = copies[name]
-            if _read(copy, tensor).tobytes() != value.tobytes():
+            copy, place = copies[name]
+            if _read(copy, place).tobytes() != value.tobytes():
                 raise _untied(path, copy, name)
         return value
 
     return StoredWeights(
         source=path,
         form="huggingface",
-        shapes={name: tensor.shape for name, tensor in tensors.items()},
+        shapes={name: tensor.shape for name, (_, tensor) in tensors.items()},
         read=read,
     )
 
@@ -132,12 +122,15 @@ def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
     written as it is, so that a model that diverged can be looked at; a
     model is not loaded from it. A file of that name is replaced at the end.
     """
-    arrays = {
-        name: np.asarray(value, np.float32, order="C")
-        for name, value in values.items()
-    }
-    content = safetensors.numpy.save(arrays, metadata={"format": "pt"})
-    files.write(path, content)
+    arrays = [
+        (name, np.asarray(value, np.float32, order="C"))
+        for name, value in sorted(values.items())
+    ]
+    rows = [(name, "F32", a.shape, a.nbytes) for name, a in arrays]
+    with files.replacing(path) as file:
+        file.write(make_header(rows, {"format": "pt"}))
+        for _, array in arrays:
+            file.write(array.tobytes())
 
 
 def refuse_pickle(directory: str) -> None:
@@ -150,7 +143,7 @@ def refuse_pickle(directory: str) -> None:
     names = files.listdir(directory) if files.isdir(directory) else []
     if any(name.startswith("model.safetensors") for name in names):
         return
-    # By its name first: beside it there may be pickles that are no weights.
+    # Names of weights come first: there may be other pickles beside them.
     names.sort(key=lambda name: not name.startswith(("pytorch_model", "model")))
     for name in names:
         for ending, (fault, option) in _FOREIGN.items():
@@ -162,7 +155,7 @@ def refuse_pickle(directory: str) -> None:
             )
 
 
-def _indexed_tensors(index: str) -> dict[str, _Tensor]:
+def _indexed_tensors(index: str) -> dict[str, _Place]:
     """Returns the location of each array of the files that an index names."""
     where = read_json(index).get("weight_map")
     names = where.values() if isinstance(where, dict) else ()
@@ -178,7 +171,7 @@ def _indexed_tensors(index: str) -> dict[str, _Tensor]:
         f"{index}: weight_map={shown(where)} must give each weight the name "
         "of a safetensors file in this directory.",
     )
-    tensors: dict[str, _Tensor] = {}
+    tensors: dict[str, _Place] = {}
     for name in sorted(set(names)):
         path = os.path.join(os.path.dirname(index), name)
         found = _tensors(path)
@@ -196,63 +189,27 @@ def _indexed_tensors(index: str) -> dict[str, _Tensor]:
     return tensors
 
 
-def _tensors(path: str) -> dict[str, _Tensor]:
+def _tensors(path: str) -> dict[str, _Place]:
     """Returns the location of each array in a file, after all checks."""
     if not files.isfile(path):
-        # A pipe or a device could keep its reader waiting for ever.
+        # Reading from a pipe or a device could wait for ever.
         found = files.exists(path)
         raise UserError(
             f"{path} is {'not a regular file' if found else 'missing'}."
         )
     try:
-        size = files.size(path)
-        with files.open(path) as file:
-            length = int.from_bytes(file.read(8), "little")
-            require(
-                length <= size - 8,
-                f"a header of {length} bytes is longer than the file, which "
-                f"has {size}",
-            )
-            require(
-                length <= MAX_HEADER_BYTES,
-                f"its header of {length} bytes is above the maximum, "
-                f"{MAX_HEADER_BYTES}",
-            )
-            header = file.read(length)
-        # Opening refuses deep nesting, and checks that types, shapes and
-        # offsets agree with one another and with the size of the file. It
-        # takes names that are there twice.
-        with contextlib.ExitStack() as stack:
-            near = path
-            if files.is_remote(path):
-                # It is given a file on disk, with no data in it.
-                file = stack.enter_context(tempfile.NamedTemporaryFile())
-                file.write(length.to_bytes(8, "little") + header)
-                file.truncate(size)
-                file.flush()
-                near = file.name
-            stack.enter_context(safetensors.safe_open(near, framework="np"))
-        entries = json.loads(header, object_pairs_hook=object_of_unique_keys)
+        tensors, _ = read_header(path, MAX_HEADER_BYTES)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}.") from None
-    except (safetensors.SafetensorError, ValueError) as error:
+    except ValueError as error:
         raise _unreadable(path, str(error)) from None
-    entries.pop("__metadata__", None)
-    require(bool(entries), f"{path} holds no weights.")
-    return {
-        name: _Tensor(
-            path,
-            entry["dtype"],
-            tuple(entry["shape"]),
-            8 + length + entry["data_offsets"][0],
-        )
-        for name, entry in entries.items()
-    }
+    require(bool(tensors), f"{path} holds no weights.")
+    return {name: (path, tensor) for name, tensor in tensors.items()}
 
 
-def _check_tensor(name: str, tensor: _Tensor) -> None:
+def _check_tensor(name: str, place: _Place) -> None:
     """Raises UserError for what cannot be a weight."""
-    path = tensor.path
+    path, tensor = place
     if not name.isprintable() or len(name) > _MAX_NAME:
         raise _unreadable(path, f"{name[:_MAX_NAME]} is no name of a weight")
     require(
@@ -265,9 +222,9 @@ def _check_tensor(name: str, tensor: _Tensor) -> None:
         raise _unreadable(path, f"{name} has {axes} axes or an empty one")
 
 
-def _read(name: str, tensor: _Tensor) -> np.ndarray:
+def _read(name: str, place: _Place) -> np.ndarray:
     """Returns an array as float32."""
-    path = tensor.path
+    path, tensor = place
     count = math.prod(tensor.shape)
     try:
         with files.open(path) as file:

@@ -21,7 +21,7 @@ EXAMPLES = [
 SCORES = list(np.array([[0.1, 0.2, 0.7], [0.2, 0.5, 0.3], [0.6, 0.3, 0.1]]))
 
 
-def answers(gold, scores, labels=LABELS):
+def scored(gold, scores, labels=LABELS):
     examples = [Example(("a",), labels[number]) for number in gold]
     return ScoredExamples(examples, list(scores), CONFIG, labels)
 
@@ -143,7 +143,7 @@ def test_probabilities_and_their_ensemble():
 def test_metrics_and_those_of_the_majority_class():
     metrics = {"accuracy": scalar.accuracy, "macro_f1": scalar.macro_f1}
     found = KIND.compute_metrics(
-        answers([2, 0, 2, 2, 1], np.eye(3)[[2, 2, 2, 0, 1]]), metrics
+        scored([2, 0, 2, 2, 1], np.eye(3)[[2, 2, 2, 0, 1]]), metrics
     )
     # Class 0: none right. Class 1: perfect. Class 2: 2 of 3 found, 2 of 3
     # that are predicted right. Always 2: precision 3/5, recall 1.
@@ -157,13 +157,13 @@ def test_metrics_and_those_of_the_majority_class():
     )
     assert KIND.metric_names(metrics, LABELS) == ("accuracy", "macro_f1")
     # The majority is of the labels, not of the predictions.
-    always_0 = answers([1, 1, 1, 0], np.eye(3)[[0] * 4])
+    always_0 = scored([1, 1, 1, 0], np.eye(3)[[0] * 4])
     found = KIND.compute_metrics(always_0, metrics)
     assert found["majority_class_accuracy"] == 0.75
 
 
 def test_table():
-    table = KIND.table(answers([0, 0, 1, 0], np.eye(3)[[0, 1, 1, 1]]))
+    table = KIND.table(scored([0, 0, 1, 0], np.eye(3)[[0, 1, 1, 1]]))
     assert table.header == ["label", "precision", "recall", "f1", "examples"]
     assert table.rows == [
         ["no", "1.0000", "0.3333", "0.5000", "3"],
@@ -194,12 +194,12 @@ def test_figures():
     rows = np.full((3, 101), 0.001)
     rows[[0, 1, 2], [99, 7, 0]] = (0.9, 0.4, 0.6)
     gold = [99, 8, 0]
-    figure = KIND.figure(answers(gold, rows[:, :100], labels[:100]))
+    figure = KIND.figure(scored(gold, rows[:, :100], labels[:100]))
     assert figure.labels == labels[:100]
     # Gold labels by predicted ones.
     assert np.argwhere(figure.counts).tolist() == [[0, 0], [8, 7], [99, 99]]
     # More labels than a confusion matrix has.
-    figure = KIND.figure(answers(gold, rows, labels))
+    figure = KIND.figure(scored(gold, rows, labels))
     assert figure.measure == "probability of the answer"
     groups = {name: list(values) for name, values in figure.groups.items()}
     assert groups == {"right": [0.9, 0.6], "wrong": [0.4]}

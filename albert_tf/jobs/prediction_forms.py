@@ -1,0 +1,72 @@
+"""The texts that a prediction is made for: rows of a form, `Form`."""
+
+import dataclasses
+
+from albert_tf.config import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """The texts of a line or row; those of an error as far as they are known.
+
+    `error` says why there can be no prediction, if so.
+    """
+
+    texts: tuple[str, ...]
+    error: UserError | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """The texts that a prediction is made for.
+
+    Attributes:
+        columns: their names, in a table that is written, and by default in
+            one that is read.
+        counts: numbers of them; None: the predictor checks it.
+        tabs: the most tabs between them on a line; -1: any number.
+        expected: description of them, for messages.
+        roles: of columns in --columns, in the order of the texts.
+        optional: those of them that may be left out.
+    """
+
+    columns: tuple[str, ...]
+    counts: range | None
+    tabs: int
+    expected: str
+    roles: tuple[str, ...] = ("text",)
+    optional: tuple[str, ...] = ()
+
+    def checked(self, texts: tuple[str, ...], location: str) -> Input:
+        """Returns the texts, or their number as an error."""
+        if self.counts is None or len(texts) in self.counts:
+            return Input(texts)
+        error = f"{location}: expected {self.expected}, got {len(texts)}."
+        return Input(texts, UserError(error))
+
+
+SINGLE = Form(("text",), range(1, 2), 0, "one text")
+PAIR = Form(
+    ("text", "text_pair"),
+    range(2, 3),
+    -1,
+    "a pair of texts with a tab between them",
+)
+# The form of a model whose task is not known.
+SINGLE_OR_PAIR = Form(("text", "text_pair"), range(1, 3), 1, "a text or a pair")
+# A paragraph may have tabs of its own.
+QUESTION = Form(
+    ("question", "context"),
+    range(2, 3),
+    1,
+    "a question and its paragraph with a tab between them",
+    ("question", "context"),
+)
+CHOICES = Form(
+    ("context", "choices"),
+    None,
+    -1,
+    "a text and its choices with tabs between them",
+    ("context", "question", "choice"),
+    ("question",),
+)

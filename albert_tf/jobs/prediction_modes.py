@@ -1,0 +1,118 @@
+"""Modes of prediction: MODES, a row for each."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from albert_tf.jobs.prediction_forms import (
+    CHOICES,
+    PAIR,
+    QUESTION,
+    SINGLE,
+    SINGLE_OR_PAIR,
+    Form,
+)
+from albert_tf.tasks.kinds.base import Kind
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
+from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
+from albert_tf.tasks.kinds.regression import Regression
+from albert_tf.tasks.kinds.texts import text_fields
+from albert_tf.tasks.kinds.token_classification import TokenClassification
+
+if TYPE_CHECKING:
+    # It loads TensorFlow, which takes seconds.
+    from albert_tf.jobs.predict import BasePredictor
+
+
+def _classification_fields(found: Any) -> dict[str, Any]:
+    return {
+        **text_fields(found.texts),
+        "label": found.label,
+        "probabilities": found.probabilities,
+    }
+
+
+def _filled_fields(filled: Any) -> dict[str, Any]:
+    masks = [
+        [{"piece": p, "probability": value} for p, value in candidates]
+        for candidates in filled.candidates
+    ]
+    return {"text": filled.text, "masks": masks}
+
+
+def _embedding_fields(embedding: Any) -> dict[str, Any]:
+    return {
+        "text": embedding.text,
+        "mean_embedding": embedding.mean,
+        "cls_embedding": embedding.cls,
+    }
+
+
+def _prediction_fields(prediction: Any) -> dict[str, Any]:
+    # Raw texts have no label.
+    return {n: v for n, v in prediction.fields.items() if n != "label"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Mode:
+    """A row of MODES.
+
+    Attributes:
+        form: of the texts; None: single texts or pairs, as the model's task.
+        method: the method of a predictor.
+        kinds: of tasks, of which `predict` takes the first that fits.
+        fields: returns those of a prediction, for a line of JSON.
+        columns: the fields that a table has; empty: no tables are written.
+        labels: returns those of a predictor whose probabilities a table has.
+    """
+
+    form: Form | None
+    method: str = "predict"
+    kinds: tuple[Kind, ...] = ()
+    fields: Callable[[Any], dict[str, Any]] = _prediction_fields
+    columns: tuple[str, ...] = ()
+    labels: Callable[["BasePredictor"], Iterable[str]] = lambda predictor: ()
+
+    def form_for(self, pairs: bool | None) -> Form:
+        """Returns the form of texts that are pairs, or may be (None)."""
+        by_pairs = {None: SINGLE_OR_PAIR, False: SINGLE, True: PAIR}
+        return self.form or by_pairs[pairs]
+
+    def predict(
+        self, predictor: "BasePredictor", items: Iterable[Any], **options: int
+    ) -> Iterator[Any]:
+        """Yields the prediction for each item, or the error in its place."""
+        method = getattr(predictor, self.method)
+        if self.kinds:
+            fitting = (k for k in self.kinds if predictor.predicts(k))
+            method = functools.partial(method, next(fitting, self.kinds[-1]))
+        return method(items, return_exceptions=True, **options)
+
+
+MODES = {
+    "fill-mask": Mode(SINGLE, "fill_mask", fields=_filled_fields),
+    "sentence-order": Mode(
+        PAIR,
+        "sentence_order",
+        fields=_classification_fields,
+        columns=("label",),
+        labels=lambda predictor: predictor.sentence_orders,
+    ),
+    "embed": Mode(SINGLE, "embed", fields=_embedding_fields),
+    "classify": Mode(
+        None,
+        "classify",
+        fields=_classification_fields,
+        columns=("label",),
+        labels=lambda predictor: predictor.labels,
+    ),
+    "rate": Mode(None, kinds=(Regression(),), columns=("prediction",)),
+    "answer": Mode(
+        QUESTION,
+        kinds=(AnswerableSpans(), Spans()),
+        columns=("prediction", "probability"),
+    ),
+    "tag": Mode(SINGLE, kinds=(TokenClassification(),)),
+    "choose": Mode(CHOICES, kinds=(MultipleChoice(),)),
+}

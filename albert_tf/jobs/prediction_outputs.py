@@ -1,0 +1,125 @@
+"""Files of predictions: lines of JSON, tables and arrays.
+
+Rows are pairs of an Input and its prediction, or the UserError in place of one.
+"""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+import numpy as np
+
+from albert_tf.config import UserError, require
+from albert_tf.io import files
+from albert_tf.jobs.prediction_forms import Form, Input
+from albert_tf.jobs.prediction_modes import MODES, Mode
+from albert_tf.tasks.formats.tables import DELIMITERS
+from albert_tf.tasks.kinds.texts import text_fields
+
+NPY = ".npy"
+
+Rows = Iterable[tuple[Input, Any]]
+
+
+def check_output(path: str, name: str) -> None:
+    """Raises UserError where a mode, a row of MODES, has no such output."""
+    ending = os.path.splitext(path)[1]
+    require(
+        ending != NPY or (name == "embed" and not files.is_remote(path)),
+        f"--output={path}: arrays are written for --mode=embed, and to a local "
+        "disk; name a .jsonl.",
+    )
+    with_table = [name for name, row in MODES.items() if row.columns]
+    require(
+        ending not in DELIMITERS or bool(MODES[name].columns),
+        f"--output={path}: the predictions of --mode={name} are lists, and "
+        f"tables are written for {', '.join(with_table)}; name a .jsonl.",
+    )
+
+
+def write_rows(
+    file: IO[bytes],
+    name: str,
+    rows: Rows,
+    mode: Mode,
+    form: Form,
+    labels: Iterable[str],
+) -> None:
+    """Writes a file of the kind that its name ends in.
+
+    `labels` are those whose probabilities a table has.
+    """
+    ending = os.path.splitext(name)[1]
+    if ending == NPY:
+        _write_array(file, rows)
+    elif ending in DELIMITERS:
+        text = io.TextIOWrapper(file, "utf-8", "backslashreplace", newline="")
+        table = csv.writer(
+            text, delimiter=DELIMITERS[ending], lineterminator="\n"
+        )
+        table.writerows(_table(rows, mode, form, list(labels)))
+        # The file is not closed here.
+        text.detach()
+    else:
+        for line in json_lines(rows, mode):
+            # JSON can hold lone surrogates, and UTF-8 cannot.
+            file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+
+
+def json_lines(rows: Rows, mode: Mode) -> Iterator[str]:
+    """Yields a JSON object for each row."""
+    for item, found in rows:
+        if isinstance(found, UserError):
+            texts = text_fields(item.texts) if item.texts else {}
+            fields = {**texts, "error": str(found)}
+        else:
+            fields = mode.fields(found)
+        yield json.dumps(fields, ensure_ascii=False)
+
+
+def _table(
+    rows: Rows, mode: Mode, form: Form, labels: list[str]
+) -> Iterator[list[Any]]:
+    """Yields the header, and for each row texts, fields and an error."""
+    header = [*form.columns, *mode.columns]
+    header += [f"probability_{label}" for label in labels]
+    yield [*header, "error"]
+    for item, found in rows:
+        row = [*item.texts, *[""] * len(form.columns)][: len(form.columns)]
+        if isinstance(found, UserError):
+            row += [""] * (len(header) - len(row)) + [str(found)]
+        else:
+            fields = mode.fields(found)
+            row += [fields[name] for name in mode.columns]
+            row += [fields["probabilities"][label] for label in labels] + [""]
+        yield row
+
+
+def _write_array(file: IO[bytes], rows: Rows) -> None:
+    """Writes the mean states `[texts, hidden]`, NaN in place of errors."""
+    width = number = 0
+    first: UserError | None = None
+    for number, (_, found) in enumerate(rows, start=1):
+        if isinstance(found, UserError):
+            first = first or found
+            row = np.full(width, np.nan, "<f4")
+        else:
+            row = np.array(found.mean, "<f4")
+            if not width:
+                width = len(row)
+                _write_header(file, (0, width))
+                before = np.full((number - 1, width), np.nan, "<f4")
+                file.write(before.tobytes())
+        file.write(row.tobytes())
+    require(width > 0, f"No text has a vector; the first: {first}")
+    file.seek(0)
+    _write_header(file, (number, width))
+
+
+def _write_header(file: IO[bytes], shape: tuple[int, int]) -> None:
+    """Writes a .npy header, of the same length for any number of rows."""
+    description = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, description)

@@ -14,7 +14,6 @@ from albert_tf.config import MaskingConfig, require
 from albert_tf.io import files
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch
-from albert_tf.records.parsed_batch import STATIC, RecordRules, read_rules
 from albert_tf.records.schemas import namer_of
 from albert_tf.records.shards import METADATA_NAME, named_shards, read_metadata
 from albert_tf.records.tfrecord import read_records
@@ -22,6 +21,11 @@ from albert_tf.text.sentencepiece_tokenizer import SPACE
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.wordpiece import CONTINUATION
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
+from data_prep.shard_tools.record_rules import (
+    STATIC,
+    RecordRules,
+    read_rules,
+)
 from data_prep.shard_tools.shard_import import read_lengths
 
 # Files of google-research/albert do not name their objective, sop or nsp.

@@ -55,9 +55,14 @@ def shard_name(split: str, shard: int, num_shards: int) -> str:
     return f"{split}-{shard:05}-of-{num_shards:05}.tfrecord"
 
 
-def write_shard(path: files.Path, records: Iterable[bytes]) -> ShardInfo:
-    """Writes a TFRecord file, see `files.replacing`; returns its entry."""
-    with files.replacing(path) as file:
+def write_shard(
+    path: files.Path, records: Iterable[bytes], *, file_system: Any = files
+) -> ShardInfo:
+    """Writes a TFRecord file; returns its entry.
+
+    `file_system` is a module with `files.replacing`.
+    """
+    with file_system.replacing(path) as file:
         written = write_records(file, records)
     return ShardInfo(os.path.basename(path), *written)
 

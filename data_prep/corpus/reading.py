@@ -1,10 +1,9 @@
 """Reads a corpus as documents, from text files of many forms.
 
-Main entries: `survey_file` and `read_again`; files are found by `listing` and
-their forms by `forms`. A document is the unit that
-segment pairs never cross; its paragraphs are the units in which sentences are
-looked for. Faults of a file are counted in a `CorpusReport` and never stop the
-reading.
+Main entries: `survey_file` and `read_surveyed`; files are found by `listing`
+and their forms by `forms`. A document is the unit that segment pairs never
+cross; its paragraphs are the units in which sentences are looked for. Faults
+of a file are counted in a `CorpusReport` and never stop the reading.
 """
 
 import dataclasses
@@ -124,14 +123,14 @@ def read_file(
         UserError: for a file that cannot be read, or that is not gzipped
             although its name says so.
     """
-    reader = _Reader(file, report)
-    with open_text(file.path, open_file, reader.note_damage) as stream:
+    parser = _FileParser(file, report)
+    with open_text(file.path, open_file, parser.note_damage) as stream:
         names = document_names(file)
-        for paragraphs in reader.documents(stream):
+        for paragraphs in parser.documents(stream):
             report.counts["documents"] += 1
             report.counts["characters"] += sum(map(len, paragraphs))
             yield Document(next(names), tuple(paragraphs))
-        reader.close()
+        parser.close()
 
 
 def document_names(file: CorpusFile) -> Iterator[str]:
@@ -144,7 +143,7 @@ def document_names(file: CorpusFile) -> Iterator[str]:
     yield from (f"{file.name}#{number}" for number in itertools.count(first))
 
 
-def read_again(
+def read_surveyed(
     survey: FileSurvey, *, open_file: OpenFile = open
 ) -> Iterator[Document]:
     """Yields the documents of a file that was surveyed, see `read_file`.
@@ -161,7 +160,7 @@ def read_again(
     )
 
 
-class _Reader:
+class _FileParser:
     """Reads one file, and counts its lines and faults."""
 
     def __init__(self, file: CorpusFile, report: CorpusReport) -> None:

@@ -29,7 +29,7 @@ from data_prep.corpus.reading import (
     UnitDocument,
     document_names,
     fingerprint,
-    read_again,
+    read_surveyed,
 )
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
@@ -277,7 +277,7 @@ def _other_bytes(
 def read_corpus(plan: BuildPlan) -> Iterator[UnitDocument]:
     """Yields all documents in order, each with its split."""
     for survey in plan.surveys:
-        for document in read_again(survey):
+        for document in read_surveyed(survey):
             yield plan.unit_document(survey, document)
 
 

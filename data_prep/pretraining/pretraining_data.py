@@ -21,6 +21,7 @@ from albert_tf.config import (
     UserError,
     lookup,
 )
+from albert_tf.io.json_files import write_json
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     FORMAT_VERSION,
@@ -30,11 +31,7 @@ from albert_tf.records.shards import (
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.listing import describe_left_out
-from data_prep.pretraining.build_directory import (
-    BuildDirectory,
-    BuildResult,
-    write_json,
-)
+from data_prep.pretraining.build_directory import BuildDirectory, BuildResult
 from data_prep.pretraining.build_estimate import text_shares
 from data_prep.pretraining.build_plan import BuildPlan, make_plan, plan_settings
 from data_prep.pretraining.local_runner import LocalRunner
@@ -150,9 +147,9 @@ def build_pretraining_data(
             directory.check_room(plan, log)
             directory.save_tokenizer(tokenizer)
             write_json(
-                directory.files,
                 directory.splitter_path,
                 plan.splitter_parameters,
+                file_system=directory.files,
             )
             result = directory.result()
             if result is None:

@@ -430,7 +430,7 @@ def test_a_survey_is_an_account_of_reading(tmp_path):
 def checked(path, sha256, **keywords):
     file = CorpusFile(path, "a", "blank_line", skip_header_lines=1)
     survey = FileSurvey(file, 0, sha256, CorpusReport())
-    return reading.read_again(survey, **keywords)
+    return reading.read_surveyed(survey, **keywords)
 
 
 DATA = "\n".join(LINES).encode()

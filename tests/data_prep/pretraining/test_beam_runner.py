@@ -13,7 +13,12 @@ from build_helpers import digests
 
 from albert_tf.config import UserError
 from albert_tf.io import files
-from data_prep.pretraining import beam_runner, build_plan, pretraining_data
+from data_prep.pretraining import (
+    beam_engine,
+    beam_runner,
+    build_plan,
+    pretraining_data,
+)
 from data_prep.pretraining.beam_files import list_files
 from data_prep.pretraining.build_estimate import BuildEstimate, text_shares
 from data_prep.pretraining.local_runner import LocalRunner
@@ -287,8 +292,8 @@ def test_remote_shards_of_others_are_refused(build, remote):
 
 def test_remote_files_are_replaced_whole(remote):
     directory = "memory://store/x"
-    beam_files = beam_runner.files_of(directory)
-    assert beam_runner.files_of("/store/x") is files
+    beam_files = beam_engine.file_system_of(directory)
+    assert beam_engine.file_system_of("/store/x") is files
     path = f"{directory}/file"
     assert beam_files.sizes(directory) == {}
     beam_files.remove_tree(directory)
@@ -368,13 +373,13 @@ def test_a_pipeline_that_is_not_run_is_an_error(build, monkeypatch):
         def wait_until_finish(self):
             return None
 
-    monkeypatch.setattr(beam_runner.beam.Pipeline, "run", lambda self: Made())
+    monkeypatch.setattr(beam_engine.beam.Pipeline, "run", lambda self: Made())
     with pytest.raises(UserError, match="ended as STOPPED and left no result"):
         build("out", runner="beam")
 
 
 def test_without_beam_the_message_names_its_requirements(build, monkeypatch):
-    for name in ("beam_runner", "beam_files"):
+    for name in ("beam_runner", "beam_engine", "beam_files"):
         monkeypatch.delitem(sys.modules, f"data_prep.pretraining.{name}")
         monkeypatch.delattr(f"data_prep.pretraining.{name}")
     monkeypatch.setitem(sys.modules, "apache_beam", None)

@@ -13,9 +13,9 @@ from albert_tf.config import MaskingConfig
 from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
     check_shards,
-    prefetch,
     sentence_objective,
 )
+from albert_tf.inputs.prefetch import prefetch
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.records.shards import open_shards
 from albert_tf.records.targets import Target

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from albert_tf.cluster.distribution import local_rows
 from albert_tf.config import UserError, override, require
-from albert_tf.inputs.input_pipeline import prefetch
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
+from albert_tf.inputs.prefetch import prefetch
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     load_model_directory,

@@ -8,7 +8,6 @@ from albert_tf.config import MaskingConfig, ModelConfig, UserError
 from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
     check_shards,
-    prefetch,
     sentence_objective,
     training_positions,
 )
@@ -104,29 +103,6 @@ def test_the_sentence_objective_is_that_of_the_shards(
         message = f"^{shards_dir}: sentence_objective=.* is not one of sop, nsp"
         with pytest.raises(UserError, match=message):
             sentence_objective(held_out)
-
-
-def test_prefetch_keeps_order_and_passes_errors_on():
-    assert list(prefetch(hex, range(5, 9))) == ["0x5", "0x6", "0x7", "0x8"]
-
-    def broken(step):
-        if step == 2:
-            raise UserError("record 17 is damaged")
-        return step
-
-    seen = []
-    with pytest.raises(UserError, match="record 17"):
-        for item in prefetch(broken, range(5)):
-            seen.append(item)
-    assert seen == [0, 1]
-
-
-def test_prefetch_stops_with_its_consumer():
-    steps = iter(range(1000))
-    for item in prefetch(abs, steps, depth=2):
-        if item == 3:
-            break
-    assert next(steps) < 20
 
 
 def test_empty_shards_are_refused(tmp_path):

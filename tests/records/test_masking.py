@@ -77,9 +77,7 @@ def mask_rows(rows, config=MaskingConfig(), *, num_slots=80, width=None):
         np.array([row.key for row in rows], np.uint64),
         config=config,
         num_slots=num_slots,
-        special_ids=SPECIAL,
-        mask_id=MASK,
-        replacement_ids=REPLACEMENTS,
+        ids=masking.MaskingIds(SPECIAL, MASK, REPLACEMENTS),
     )
 
 

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 
 MIN_SENTENCE_WORDS = 5
-# Of a sentence's words, the share that must be plain English words.
+# The share of a sentence's words that must be plain English words.
 MIN_PLAIN_SHARE = 0.75
 
 # Section titles: with a colon in Google style, underlined in NumPy style.
@@ -143,7 +143,7 @@ def _drop_markup(lines: list[str]) -> None:
     for index, line in enumerate(lines):
         prose = _PROSE_DIRECTIVE.match(line)
         if prose:
-            # As an item, to which the indented lines below belong.
+            # It becomes an item, to which the indented lines below belong.
             lines[index] = " " * _indent(line) + "- " + line[prose.end() :]
         elif _DIRECTIVE.match(line) or _FIELD.match(line):
             lines[index] = ""

@@ -160,14 +160,6 @@ def _documents(modules: Iterable[Module]) -> list[tuple[str, ...]]:
     ]
 
 
-def _text(modules: Iterable[Module]) -> str:
-    """Returns documents of a paragraph a line, a blank line between them."""
-    return "\n".join(
-        "".join(f"{line}\n" for line in document)
-        for document in _documents(modules)
-    )
-
-
 def build_sample_corpus(
     output_dir: str | os.PathLike[str],
     *,
@@ -205,27 +197,42 @@ def build_sample_corpus(
         train[name], held_out[name] = hold_out(
             [module for module in modules if module.package == name]
         )
-    summary = {"format_version": FORMAT_VERSION}
-    texts = {}
-    for split, table, part, limit in (
-        ("train", "train", train, MAX_TRAIN_PASSAGES),
-        ("eval", "dev", held_out, MAX_DEV_PASSAGES),
-    ):
-        rows = _table(part, limit)
-        lines = ["text\tlabel", *rows, ""]
-        texts[f"classification/{table}.tsv"] = "\n".join(lines)
-        of_packages = {name: _text(part[name]) for name in part}
-        texts |= {f"{split}/{n}.txt": text for n, text in of_packages.items()}
-        summary[split] = {
-            "documents": {n: len(_documents(part[n])) for n in part},
-            "words": {n: len(text.split()) for n, text in of_packages.items()},
-            "passages": len(rows),
-        }
     with directories.new_directory(output_dir) as temporary:
-        for name, text in texts.items():
-            path = os.path.join(temporary, name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            files.write(path, text.encode())
+        summary = {
+            "format_version": FORMAT_VERSION,
+            "train": _write(temporary, "train", train, MAX_TRAIN_PASSAGES),
+            "eval": _write(temporary, "eval", held_out, MAX_DEV_PASSAGES),
+        }
         write_json(os.path.join(temporary, "summary.json"), summary)
         os.rename(temporary, output_dir)
     return summary
+
+
+def _write(
+    directory: str,
+    split: str,
+    packages: Mapping[str, Sequence[Module]],
+    max_passages: int,
+) -> dict[str, Any]:
+    """Writes the text and the task of a split; returns its sizes."""
+    documents = {name: _documents(part) for name, part in packages.items()}
+    # A paragraph a line, and a blank line between documents.
+    texts = {
+        name: "\n".join("".join(f"{line}\n" for line in d) for d in of_package)
+        for name, of_package in documents.items()
+    }
+    rows = _table(packages, max_passages)
+    table = {"train": "train", "eval": "dev"}[split]
+    contents = {
+        f"classification/{table}.tsv": "\n".join(["text\tlabel", *rows, ""]),
+        **{f"{split}/{name}.txt": text for name, text in texts.items()},
+    }
+    for name, content in contents.items():
+        path = os.path.join(directory, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        files.write(path, content.encode())
+    return {
+        "documents": {name: len(d) for name, d in documents.items()},
+        "words": {name: len(text.split()) for name, text in texts.items()},
+        "passages": len(rows),
+    }

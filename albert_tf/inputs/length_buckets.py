@@ -11,8 +11,8 @@ from albert_tf.inputs.input_pipeline import Batch, training_positions
 from albert_tf.records import counter_rng
 from albert_tf.tasks.features import Features
 
-# Few, because every width is a trace of the step. From 16 on at most a third
-# of the tokens is padding.
+# There are few, since every width is a trace of the step. From 16 on at most
+# a third of the tokens is padding.
 _WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 # Steps whose examples are sorted together. A larger window wastes less padding
 # and mixes examples less.

@@ -109,7 +109,7 @@ class ShardSet(contextlib.AbstractContextManager):
     ) -> None:
         self.directory = directory
         self.metadata = metadata
-        # Of the contents: the directory may be renamed.
+        # It is that of the contents, since the directory may be renamed.
         self.fingerprint = hashlib.sha256(
             "".join(shard.sha256 for shard in shards).encode()
         ).hexdigest()
@@ -118,7 +118,7 @@ class ShardSet(contextlib.AbstractContextManager):
         if files.is_remote(directory):
             cache = os.path.join(_own_cache(), self.fingerprint)
             local = [os.path.join(cache, shard.name) for shard in shards]
-        # Often 1024 files, fewer than a large set has shards.
+        # The limit is often 1024 files, fewer than a large set has shards.
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(ValueError):  # "infinite" on macOS
             resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))

@@ -26,11 +26,11 @@ from data_prep.corpus.text_files import HashedFile, OpenFile, open_text
 # A longer document is read in parts, so that memory stays bounded whatever
 # the corpus. War and Peace has 3.2 million characters.
 MAX_DOCUMENT_CHARS = 4_000_000
-# So is a longer line, cut at white space where the end of a part has some.
+# A longer line is read in parts too, cut at white space near a part's end.
 MAX_LINE_CHARS = 1_000_000
 _CUT_WITHIN = 1000
 
-# Not text. White space of every kind stays; the tokenizer folds it.
+# These are no text. White space of every kind stays; the tokenizer folds it.
 _CONTROL = "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"
 # Bytes that are not UTF-8 come as lone surrogates, see `open_text`; in JSON
 # \ud800 may also be written out.

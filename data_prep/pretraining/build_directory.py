@@ -156,24 +156,7 @@ class BuildDirectory:
                 lock = os.path.join(self.work_path, _LOCK)
                 hint = "Wait for it or choose another --output_dir."
                 stack.enter_context(locked(lock, hint))
-            # By a build that held it while this one read the corpus.
-            require(
-                not self.is_finished(),
-                f"{self.path} has been finished by another build; choose "
-                "another output directory or start again.",
-            )
-            work = self.files.sizes(self.work_path)
-            path = os.path.join(self.work_path, _PLAN)
-            if _PLAN in work:
-                begun = read_json(path, self.files)
-                changes = differences(plan.to_json(), begun)
-                self._refuse_changes("was begun", changes)
-            else:
-                write_json(path, plan.to_json(), file_system=self.files)
-            for name in filter(unfinished, work):
-                self.files.remove(os.path.join(self.work_path, name))
-            self._remove_unfinished(self.path)
-            self._remove_unfinished(self.tokenizer_path)
+            self._begin(plan)
             try:
                 yield
             except OSError as error:
@@ -186,6 +169,27 @@ class BuildDirectory:
                     "and start the same command again: it resumes where it "
                     "stopped."
                 ) from None
+
+    def _begin(self, plan: BuildPlan) -> None:
+        """Writes the plan, or compares it with that of a build before."""
+        # Another build may have held it while this one read the corpus.
+        require(
+            not self.is_finished(),
+            f"{self.path} has been finished by another build; choose "
+            "another output directory or start again.",
+        )
+        work = self.files.sizes(self.work_path)
+        path = os.path.join(self.work_path, _PLAN)
+        if _PLAN in work:
+            begun = read_json(path, self.files)
+            changes = differences(plan.to_json(), begun)
+            self._refuse_changes("was begun", changes)
+        else:
+            write_json(path, plan.to_json(), file_system=self.files)
+        for name in filter(unfinished, work):
+            self.files.remove(os.path.join(self.work_path, name))
+        self._remove_unfinished(self.path)
+        self._remove_unfinished(self.tokenizer_path)
 
     def _refuse_changes(self, state: str, changes: list[str]) -> None:
         require(

@@ -113,7 +113,7 @@ def test_empty_shards_are_refused(tmp_path):
 
 def test_a_bad_record_is_reported_with_its_location(objective_shards):
     source = batches(objective_shards("sop", "dynamic"))
-    # As if the sequences had been promised to be shorter.
+    # The sequences are longer than was promised.
     source.max_seq_length = 8
     message = r"train-00000-of-00001\.tfrecord, record \d+ has \d+ tokens"
     with pytest.raises(UserError, match=message):

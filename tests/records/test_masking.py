@@ -81,7 +81,7 @@ def mask_rows(rows, config=MaskingConfig(), *, num_slots=80, width=None):
     )
 
 
-# The same, one token after the other.
+# A second implementation, one token after the other.
 
 
 def words_of(row, config):
@@ -183,7 +183,7 @@ def assert_same(batch, number, row, config, num_slots):
     budget = budget_of(row, config, num_slots)
     hidden, lengths = choose_sequentially(row, config, budget)
     if sum(end - start for start, end, _ in hidden) < budget:
-        # Then others may have been chosen, to come closer to it.
+        # Other words may have been chosen then, to come closer to it.
         masked = batch.masked_lm_weights[number] > 0
         positions = set(batch.masked_lm_positions[number][masked].tolist())
         hidden = [w for w in words_of(row, config) if w[0] in positions]

@@ -28,7 +28,7 @@ BEAM = {"runner": "beam"}
 
 
 def texts(sentences):
-    """A corpus by file name: all forms; paragraphs and documents again."""
+    """A corpus by file name: all forms, with duplicates."""
     paragraphs = [" ".join(sentences[i : i + 4]) for i in range(0, 400, 4)]
 
     def text(begin, end):
@@ -39,7 +39,7 @@ def texts(sentences):
     ]
     return {
         "a.txt": text(0, 20),
-        "b/again.txt": text(10, 30),
+        "b/overlap.txt": text(10, 30),
         "b/whole.txt": text(0, 20),
         "b/packed.txt.gz": text(30, 40),
         "c.jsonl": "\n".join([*json_lines, json_lines[0]]),
@@ -76,18 +76,29 @@ def assert_same(tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"record_kind": "static", "dupe_factor": 2},
-        {"sentence_objective": "nsp", "num_shards": 2, "eval_fraction": 0.3},
-        {"sentence_objective": "none", "sentence_splitter": "newline"},
         {
+            "record_kind": "static",
+            "dupe_factor": 2,
             "inputs": ["b", "c.jsonl"],
             "eval_inputs": ["a.txt", "e.md"],
             "remove_duplicates": "paragraphs",
         },
-        {"remove_duplicates": "documents", "sentence_objective": "nsp"},
-        {"skip_header_lines": 2, "num_shards": 40, "eval_fraction": 1e-9},
+        {
+            "sentence_objective": "nsp",
+            "num_shards": 2,
+            "eval_fraction": 0.3,
+            "remove_duplicates": "documents",
+        },
+        {
+            "sentence_objective": "none",
+            "sentence_splitter": "newline",
+            "skip_header_lines": 2,
+            "max_seq_length": 256,
+            "num_shards": 40,
+            "eval_fraction": 1e-9,
+        },
     ],
-    ids=str,
+    ids=["static", "nsp", "none"],
 )
 def test_the_bytes_are_those_of_the_local_runner(
     build, corpus, tmp_path, settings, monkeypatch

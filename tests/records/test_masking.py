@@ -223,7 +223,7 @@ TOKENS = st.lists(
 BARE = Row([10] * 6, [False] * 6, [0, 0, 0, 1, 1, 1], 5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     rows=st.lists(
         st.builds(make_row, TOKENS, TOKENS, st.integers(0, 2**64 - 1))

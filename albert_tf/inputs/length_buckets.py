@@ -125,8 +125,8 @@ class TaskBatches:
         numbers = training_positions(
             np.arange(start * size, end * size), len(self.features), self.seed
         )
-        # By width and not by length: the parts are as narrow, and mix more
-        # examples.
+        # They are sorted by width, not length: the parts are as narrow, and mix
+        # more examples.
         widths = np.searchsorted(self.widths, self._lengths[numbers])
         by_width = np.argsort(widths, kind="stable")
         parts = numbers[by_width].reshape(self._parts, steps, -1)

@@ -265,7 +265,7 @@ def test_a_damaged_gzip_keeps_what_could_be_read(tmp_path, damage):
     ("name", "text"),
     [
         ("a.txt", b"one\n\ntwo"),
-        # Its form is found by its first line.
+        # The first line decides on the form.
         ("wiki_00", b'{"text": "one\\n\\ntwo"}'),
     ],
 )

@@ -163,7 +163,7 @@ def test_evaluation_documents_can_be_held_out(build, tmp_path, whole):
     ]
     everything = read_split(whole[0])["input_ids"].tolist()
     assert sorted(both) == sorted(everything)
-    # By the seed.
+    # The draws follow from the seed.
     others = build("others", eval_fraction=0.4, random_seed=2)["statistics"]
     assert others["eval"]["tokens"] != held_out["tokens"]
 
@@ -270,7 +270,7 @@ def test_a_disk_that_gets_full_is_named(build, monkeypatch, tmp_path):
         message = r"/out: No space .* \S+kB more .* \S+B are free\. Make room"
         with pytest.raises(UserError, match=message) as error:
             build()
-        # By which the program chooses its status.
+        # The program chooses its status by this.
         assert files.is_disk_full(error.value)
     build()
 

@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,11 +85,7 @@ def build_finetuning_data(
         split: task.read(data_dir, split, log)
         for split in splits or [TRAIN, *task.evaluated.values()]
     }
-    labels = list(task.labels)
-    if task.kind.labelled and not labels:
-        # They are those of the training examples, whatever is written.
-        training = examples.get(TRAIN) or task.read(data_dir, TRAIN, log)
-        labels = task.kind.labels(training)
+    labels = _labels(task, data_dir, examples, log)
     builder = FeatureBuilder(
         task.kind, tokenizer, config, labels, workers, log=log
     )
@@ -138,6 +134,20 @@ def build_finetuning_data(
     }
     write_json(os.path.join(output_dir, METADATA_NAME), metadata)
     return metadata
+
+
+def _labels(
+    task: Task,
+    data_dir: str,
+    examples: Mapping[str, Sequence[Any]],
+    log: Callable[[str], None],
+) -> list[str]:
+    """Returns the task's labels: by default those of training examples."""
+    labels = list(task.labels)
+    if task.kind.labelled and not labels:
+        training = examples.get(TRAIN) or task.read(data_dir, TRAIN, log)
+        labels = task.kind.labels(training)
+    return labels
 
 
 def _order(split: str, number: int, key: np.uint64) -> np.ndarray:

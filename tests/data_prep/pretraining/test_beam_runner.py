@@ -123,12 +123,13 @@ def test_the_bytes_are_those_of_the_local_runner(
 
 @pytest.mark.slow
 def test_processes_write_the_same_bytes(build, tmp_path, monkeypatch):
-    """Workers of their own: all that they need can be sent to them."""
+    """All that a worker process needs can be sent to it; one starts sooner."""
     root = str(Path(beam_runner.__file__).parents[1])
     monkeypatch.setenv("PYTHONPATH", root)
     settings = {"remove_duplicates": "paragraphs", "num_shards": 2}
     build("local", **settings)
-    build("beam", **settings, runner="beam", workers=2)
+    options = {"workers": 2, "runner_options": ["--direct_num_workers=1"]}
+    build("beam", **settings, runner="beam", **options)
     assert_same(tmp_path)
 
 

@@ -81,13 +81,13 @@ def main() -> None:
         "verify": _verify,
         "import_shards": _import_shards,
     }
-    given = [name for name in jobs if FLAGS[name].value]
+    chosen = [name for name in jobs if FLAGS[name].value]
     require(
-        len(given) == 1,
-        f"{len(given)} of the flags {', '.join('--' + n for n in jobs)} are "
+        len(chosen) == 1,
+        f"{len(chosen)} of the flags {', '.join('--' + n for n in jobs)} are "
         "given; exactly one is needed.",
     )
-    jobs[given[0]]()
+    jobs[chosen[0]]()
 
 
 def _needed(*names: str) -> list[str]:

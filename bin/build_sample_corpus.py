@@ -6,23 +6,12 @@ python -m bin.build_sample_corpus --output_dir=demo/corpus
 from absl import flags
 
 from bin import command_line
-from data_prep.text_sources import TEXT_SOURCES
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
     flags.DEFINE_string("output_dir", None, "Directory for the corpus.")
-    flags.DEFINE_multi_enum(
-        "source",
-        [],
-        sorted(TEXT_SOURCES),
-        "Text to add, which must be installed: "
-        + "; ".join(
-            f"{name}: `{source.install}`, {source.licence}"
-            for name, source in TEXT_SOURCES.items()
-        ),
-    )
     flags.DEFINE_integer("workers", 2, "Processes.", lower_bound=1)
     command_line.required("output_dir")
 
@@ -32,30 +21,24 @@ def main() -> None:
 
     with command_line.progress("files") as show:
         summary = build_sample_corpus(
-            FLAGS.output_dir,
-            sources=FLAGS.source,
-            workers=FLAGS.workers,
-            progress=show,
+            FLAGS.output_dir, workers=FLAGS.workers, progress=show
         )
+    train, held_out = summary["train"], summary["eval"]
     rows = [
         [
             name,
-            package["version"] or "",
-            package["modules"],
-            package["train"]["documents"],
-            package["train"]["words"],
-            package["eval"]["documents"],
-            package["eval"]["words"],
+            train["documents"][name],
+            train["words"][name],
+            held_out["documents"][name],
+            held_out["words"][name],
         ]
-        for name, package in summary["packages"].items()
+        for name in train["documents"]
     ]
-    header = ["package", "version", "modules", "train documents", "words"]
-    print(command_line.format_table(rows, [*header, "held out", "words"]))
-    passages = summary["classification_rows"]
+    header = ["package", "train documents", "words", "held out", "words"]
+    print(command_line.format_table(rows, header))
     print(
-        f"To classify: {passages['train']} passages for training and "
-        f"{passages['dev']} of held-out modules, classes of equal size. "
-        f"Skipped docstrings by reason: {FLAGS.output_dir}/summary.json."
+        f"To classify: {train['passages']} passages for training and "
+        f"{held_out['passages']} of held-out modules, classes of equal size."
     )
 
 

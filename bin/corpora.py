@@ -8,7 +8,7 @@ from absl import flags
 from bin import command_line
 from data_prep.corpus.forms import corpus_files
 from data_prep.corpus.listing import describe_left_out, list_files
-from data_prep.corpus.reading import FileSurvey, read_again, survey_file
+from data_prep.corpus.reading import FileSurvey, read_surveyed, survey_file
 from data_prep.corpus.report import CorpusReport
 
 FLAGS = flags.FLAGS
@@ -70,6 +70,6 @@ def paragraphs(surveys: Sequence[FileSurvey]) -> Iterator[str]:
     """Yields the paragraphs of the files, which must be as they were."""
     with command_line.progress("files read again") as show:
         for number, survey in enumerate(surveys, 1):
-            for document in read_again(survey):
+            for document in read_surveyed(survey):
                 yield from document.paragraphs
             show(number, len(surveys))

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 
 MIN_SENTENCE_WORDS = 5
-# Of a sentence's words, the share that must be plain English words.
+# The share of a sentence's words that must be plain English words.
 MIN_PLAIN_SHARE = 0.75
 
 # Section titles: with a colon in Google style, underlined in NumPy style.
@@ -30,7 +30,6 @@ _TABLE_TITLE = re.compile(
 )
 
 _UNDERLINE = re.compile(r"\s*([-=~^\"'#*+])\1{2,}\s*$")
-_PRE = re.compile(r".*<pre\b")
 _DOCTEST = re.compile(r"\s*(?:>>>|\.\.\.)(?:\s|$)")
 _DIRECTIVE = re.compile(r"\s*\.\.\s+(?:[\w:-]+?::|[\[_|])")
 _PROSE_DIRECTIVE = re.compile(
@@ -106,19 +105,13 @@ def _indent(line: str) -> int:
 
 
 def _drop_fences(lines: list[str]) -> None:
-    """Blanks ``` fences and <pre> elements."""
-    closing = ""
+    """Blanks ``` fences."""
+    inside = False
     for index, line in enumerate(lines):
-        text = line.strip().casefold()
-        if closing:
+        text = line.strip()
+        if inside or (text.startswith("```") and text.count("```") == 1):
             lines[index] = ""
-            if closing in text:
-                closing = ""
-        elif text.startswith("```") and text.count("```") == 1:
-            lines[index], closing = "", "```"
-        elif _PRE.match(text):
-            lines[index] = ""
-            closing = "" if "</pre>" in text else "</pre>"
+            inside = not (inside and "```" in text)
 
 
 def _drop_doctests(lines: list[str]) -> None:
@@ -143,7 +136,7 @@ def _drop_markup(lines: list[str]) -> None:
     for index, line in enumerate(lines):
         prose = _PROSE_DIRECTIVE.match(line)
         if prose:
-            # As an item, to which the indented lines below belong.
+            # It becomes an item, to which the indented lines below belong.
             lines[index] = " " * _indent(line) + "- " + line[prose.end() :]
         elif _DIRECTIVE.match(line) or _FIELD.match(line):
             lines[index] = ""

@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from albert_tf.records.shards import (
     FORMAT_VERSION,
     METADATA_NAME,
     TOKENIZER_DIRECTORY,
+    ShardInfo,
     describe_tokenizer,
     shard_name,
     split_entry,
@@ -79,14 +80,12 @@ def build_finetuning_data(
         f"{output_dir} holds {', '.join(names[:1])}; name an empty "
         "--output_dir, or remove it.",
     )
-    splits = list(splits) or [TRAIN, *task.evaluated.values()]
     tokenizer = load_tokenizer(tokenizer_dir)
-    examples = {split: task.read(data_dir, split, log) for split in splits}
-    labels = list(task.labels)
-    if task.kind.labelled and not labels:
-        # They are those of the training examples, whatever is written.
-        training = examples.get(TRAIN) or task.read(data_dir, TRAIN, log)
-        labels = task.kind.labels(training)
+    examples = {
+        split: task.read(data_dir, split, log)
+        for split in splits or [TRAIN, *task.evaluated.values()]
+    }
+    labels = _labels(task, data_dir, examples, log)
     builder = FeatureBuilder(
         task.kind, tokenizer, config, labels, workers, log=log
     )
@@ -100,28 +99,17 @@ def build_finetuning_data(
             f"num_shards={num_shards} is more than the {len(features)} "
             f"records of {split}.",
         )
-    entries = {}
     files.makedirs(output_dir)
+    entries = {}
     for split, features in features_of.items():
-        order = np.arange(len(features))
-        if split == TRAIN:
-            key = counter_rng.key(seed, "records", task.name)
-            order = counter_rng.shuffled_position(order, len(order), key)
+        key = counter_rng.key(seed, "records", task.name)
+        order = _order(split, len(features), key)
         records = functools.partial(
             _records, features, order, config.max_seq_length
         )
-        num_bytes = len(next(records(range(1)))) * len(order)
-        parts = num_shards or math.ceil(num_bytes / _SHARD_BYTES)
-        edges = np.linspace(0, len(order), parts + 1).astype(np.int64)
-        shards = [
-            write_shard(
-                os.path.join(output_dir, shard_name(split, shard, parts)),
-                records(range(start, end)),
-            )
-            for shard, (start, end) in enumerate(
-                itertools.pairwise(edges.tolist())
-            )
-        ]
+        shards = _write_split(
+            output_dir, split, records, len(order), num_shards
+        )
         entries[split] = {
             **split_entry(shards),
             "num_examples": len(examples[split]),
@@ -146,6 +134,48 @@ def build_finetuning_data(
     }
     write_json(os.path.join(output_dir, METADATA_NAME), metadata)
     return metadata
+
+
+def _labels(
+    task: Task,
+    data_dir: str,
+    examples: Mapping[str, Sequence[Any]],
+    log: Callable[[str], None],
+) -> list[str]:
+    """Returns the task's labels: by default those of training examples."""
+    labels = list(task.labels)
+    if task.kind.labelled and not labels:
+        training = examples.get(TRAIN) or task.read(data_dir, TRAIN, log)
+        labels = task.kind.labels(training)
+    return labels
+
+
+def _order(split: str, number: int, key: np.uint64) -> np.ndarray:
+    """Returns the order of a split's records: shuffled for training."""
+    order = np.arange(number)
+    if split == TRAIN:
+        return counter_rng.shuffled_position(order, number, key)
+    return order
+
+
+def _write_split(
+    output_dir: str,
+    split: str,
+    records: Callable[[range], Iterator[bytes]],
+    num_records: int,
+    num_shards: int,
+) -> list[ShardInfo]:
+    """Writes the shards of a split; as many as its size asks for if 0."""
+    num_bytes = len(next(records(range(1)))) * num_records
+    num_shards = num_shards or math.ceil(num_bytes / _SHARD_BYTES)
+    edges = np.linspace(0, num_records, num_shards + 1).astype(np.int64)
+    return [
+        write_shard(
+            os.path.join(output_dir, shard_name(split, shard, num_shards)),
+            records(range(start, end)),
+        )
+        for shard, (start, end) in enumerate(itertools.pairwise(edges.tolist()))
+    ]
 
 
 def _records(

@@ -3,13 +3,10 @@
 Their source is read; they are never imported.
 """
 
-import importlib.metadata
 import importlib.util
 import os
-import platform
 import re
 import sysconfig
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -32,7 +29,7 @@ class SourceFile(NamedTuple):
 
 
 class Module(NamedTuple):
-    """The prose of a module, or one document of a text source."""
+    """The prose of a module."""
 
     package: str
     name: str  # dotted
@@ -53,15 +50,6 @@ def package_directory(name: str) -> str:
         f"package {name!r} is not installed: pip install -r requirements.txt.",
     )
     return next(iter(spec.submodule_search_locations))
-
-
-def installed_version(name: str) -> str | None:
-    """Returns a package's version, None for a package without one."""
-    if name == STDLIB:
-        return platform.python_version()
-    # The distribution may have another name: tensorflow-cpu.
-    found = importlib.metadata.packages_distributions().get(name)
-    return importlib.metadata.version(found[0]) if found else None
 
 
 def source_files(package: str, directory: str) -> list[SourceFile]:
@@ -90,19 +78,15 @@ def source_files(package: str, directory: str) -> list[SourceFile]:
     return sorted(found, key=lambda file: (file.name, file.path))
 
 
-def _read_module(file: SourceFile) -> Module | str:
-    """Returns the module's prose or the reason why there is none."""
+def _read_module(file: SourceFile) -> Module | None:
+    """Returns the module's prose, None for a file that has or shows none."""
     try:
         with open(file.path, encoding="utf-8-sig") as source:
             docstrings = module_docstrings(source.read())
-    except UnicodeDecodeError:
-        return "not UTF-8"
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return "not parsable"
-    except OSError:
-        return "not readable"
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
     if not docstrings:
-        return "no prose"
+        return None
     return Module(file.package, file.name, tuple(map(tuple, docstrings)))
 
 
@@ -110,24 +94,20 @@ def read_packages(
     packages: Iterable[str],
     workers: int,
     progress: Callable[[int, int], None],
-) -> tuple[list[Module], dict[str, Counter]]:
-    """Returns the modules with prose and, by package, the skipped by reason.
+) -> list[Module]:
+    """Returns the modules with prose, package by package.
 
     Raises UserError as `package_directory` does.
     """
-    directories = {name: package_directory(name) for name in packages}
     files = [
         file
-        for package, directory in directories.items()
-        for file in source_files(package, directory)
+        for package in sorted(packages)
+        for file in source_files(package, package_directory(package))
     ]
     modules = []
-    skipped: dict[str, Counter] = defaultdict(Counter)
     with Workers(workers) as pool:
-        for number, result in enumerate(pool.map(_read_module, files)):
-            if isinstance(result, Module):
-                modules.append(result)
-            else:
-                skipped[files[number].package][result] += 1
-            progress(number + 1, len(files))
-    return modules, skipped
+        for number, module in enumerate(pool.map(_read_module, files), 1):
+            if module is not None:
+                modules.append(module)
+            progress(number, len(files))
+    return modules

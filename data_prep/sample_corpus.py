@@ -3,33 +3,24 @@
 `build_sample_corpus` writes the English prose of the docstrings of installed
 Python packages (`package_prose`) twice: as pretraining text, one document per
 docstring, and as a small classification task (which package is this passage
-from?). Whole modules are held out. Text sources that are not installed
-everywhere can be added to the pretraining text (`text_sources`).
+from?). Whole modules are held out.
 """
 
 import hashlib
 import itertools
 import os
-import platform
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from albert_tf.config import differences, require
+from albert_tf.config import require
 from albert_tf.io import directories, files
 from albert_tf.io.json_files import read_json, write_json
 from data_prep.docstring_prose import split_sentences
-from data_prep.package_prose import (
-    STDLIB,
-    Module,
-    installed_version,
-    read_packages,
-)
-from data_prep.text_sources import read_source
+from data_prep.package_prose import STDLIB, Module, read_packages
 
-# Raised when the same settings come to give other bytes.
+# Raised when the corpus comes to be another one.
 FORMAT_VERSION = 2
-# Those of requirements.txt with most prose.
+# The packages of requirements.txt with most prose.
 PACKAGES = (
     STDLIB,
     "keras",
@@ -65,35 +56,34 @@ def _sentences(paragraphs: Iterable[str]) -> list[str]:
     return [s for text in paragraphs for s in split_sentences(text)]
 
 
-def drop_repeats(modules: Iterable[Module]) -> tuple[list[Module], Counter]:
-    """Returns the modules without repeated sentences, and counts of these.
+def drop_repeats(modules: Iterable[Module]) -> list[Module]:
+    """Returns the modules without repeated sentences.
 
     Case does not matter, and the first module keeps a sentence: no sentence
     of a held-out module is in a train module. A module left with too little
-    text is gone. The counts are sentences by package.
+    text is gone.
     """
     seen: set[str] = set()
-    kept, dropped = [], Counter()
+
+    def new_sentences(paragraph: str) -> str:
+        new = []
+        for sentence in split_sentences(paragraph):
+            if sentence.casefold() not in seen:
+                seen.add(sentence.casefold())
+                new.append(sentence)
+        return " ".join(new)
+
+    kept = []
     for module in modules:
-        docstrings = []
-        num_words = 0
-        for docstring in module.docstrings:
-            paragraphs = []
-            for paragraph in docstring:
-                new = []
-                for sentence in split_sentences(paragraph):
-                    if sentence.casefold() in seen:
-                        dropped[module.package] += 1
-                    else:
-                        seen.add(sentence.casefold())
-                        new.append(sentence)
-                paragraphs.append(" ".join(new))
-            docstrings.append(tuple(filter(None, paragraphs)))
-            num_words += len(" ".join(paragraphs).split())
-        if num_words >= MIN_MODULE_WORDS:
+        docstrings = [
+            tuple(filter(None, map(new_sentences, docstring)))
+            for docstring in module.docstrings
+        ]
+        words = " ".join(itertools.chain(*docstrings)).split()
+        if len(words) >= MIN_MODULE_WORDS:
             rest = tuple(filter(None, docstrings))
             kept.append(module._replace(docstrings=rest))
-    return kept, dropped
+    return kept
 
 
 def _shuffled(texts: Iterable[str]) -> list[str]:
@@ -170,43 +160,9 @@ def _documents(modules: Iterable[Module]) -> list[tuple[str, ...]]:
     ]
 
 
-def _size(modules: Sequence[Module]) -> dict[str, int]:
-    documents = _documents(modules)
-    lines = list(itertools.chain(*documents))
-    return {
-        "documents": len(documents),
-        "words": sum(len(line.split()) for line in lines),
-        "bytes": sum(len(line.encode()) + 1 for line in lines),
-    }
-
-
-def _finished_summary(
-    output_dir: str, settings: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """Returns a finished directory's summary, None where nothing is yet."""
-    if not os.path.lexists(output_dir):
-        return None
-    advice = "remove it or choose another directory."
-    path = os.path.join(output_dir, "summary.json")
-    summary = read_json(path) if os.path.isfile(path) else {}
-    found = summary.get("settings")
-    require(
-        isinstance(found, Mapping) and "format_version" in found,
-        f"{output_dir} exists and holds no sample corpus; {advice}",
-    )
-    changes = differences(settings, found)
-    require(
-        not changes,
-        f"{output_dir} holds a sample corpus of other settings: "
-        f"{'; '.join(changes)}; {advice}",
-    )
-    return summary
-
-
 def build_sample_corpus(
     output_dir: str | os.PathLike[str],
     *,
-    sources: Sequence[str] = (),
     workers: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
@@ -214,84 +170,69 @@ def build_sample_corpus(
 
     Writes `train/PACKAGE.txt` and `eval/PACKAGE.txt` (a document per docstring
     of several sentences, a blank line between documents, a paragraph per
-    line), the same for each source, the classification task
-    `classification/train.tsv` and `dev.tsv` (columns text and label, equally
-    many rows of each package), and `summary.json`. eval and dev are of
-    held-out modules. The directory appears whole, by one rename, and its
-    bytes do not depend on `workers`.
+    line), the classification task `classification/train.tsv` and `dev.tsv`
+    (columns text and label, equally many rows of each package), and
+    `summary.json`. eval and dev are of held-out modules. The directory appears
+    whole, by one rename, and its bytes do not depend on `workers`.
 
-    `sources` are rows of TEXT_SOURCES. `progress` is called with the numbers
-    of source files read and of all.
+    `progress` is called with the numbers of source files read and of all.
 
     Raises:
-        UserError: for a package or source that is not installed or has too
-            little prose, or an `output_dir` that holds something else.
+        UserError: for a package that is not installed or has too little
+            prose, or an `output_dir` that holds something else.
     """
-    settings = {
-        "format_version": FORMAT_VERSION,
-        "packages": sorted(PACKAGES),
-        "sources": sorted(set(sources)),
-        "held_out_fraction": HELD_OUT_FRACTION,
-        "passage_words": list(PASSAGE_WORDS),
-        "max_train_passages": MAX_TRAIN_PASSAGES,
-        "max_dev_passages": MAX_DEV_PASSAGES,
-        "seed": SEED,
-    }
     output_dir = os.path.abspath(output_dir)
-    finished = _finished_summary(output_dir, settings)
-    if finished is not None:
-        return finished
-    texts_read = [
-        Module(source, name, (paragraphs,))
-        for source in settings["sources"]
-        for name, paragraphs in read_source(source)
-    ]
-    packages = settings["packages"]
-    read, skipped = read_packages(packages, workers, progress)
-    read += texts_read
-    modules, repeats = drop_repeats(read)
-    num_read = Counter(module.package for module in read)
-    train, held_out, described = {}, {}, {}
-    for name in (*packages, *settings["sources"]):
-        kept = [module for module in modules if module.package == name]
-        train[name], held_out[name] = hold_out(kept)
-        num_modules = num_read[name] + skipped[name].total()
-        skipped[name]["too little new prose"] = num_read[name] - len(kept)
-        num_docstrings = sum(len(module.docstrings) for module in kept)
-        described[name] = {
-            "version": installed_version(name) if name in packages else None,
-            "modules": num_modules,
-            "skipped_modules": dict(sorted(skipped[name].items())),
-            "repeated_sentences": repeats[name],
-            "short_docstrings": num_docstrings - len(_documents(kept)),
-            "train": _size(train[name]),
-            "eval": _size(held_out[name]),
-        }
-    texts, num_rows = {}, {}
-    for split, table, part, limit in (
-        ("train", "train", train, MAX_TRAIN_PASSAGES),
-        ("eval", "dev", held_out, MAX_DEV_PASSAGES),
-    ):
-        rows = _table({name: part[name] for name in packages}, limit)
-        num_rows[table] = len(rows)
-        lines = ["text\tlabel", *rows, ""]
-        texts[f"classification/{table}.tsv"] = "\n".join(lines)
-        for name, modules in part.items():
-            texts[f"{split}/{name}.txt"] = "\n".join(
-                "".join(f"{line}\n" for line in document)
-                for document in _documents(modules)
-            )
-    summary = {
-        "settings": settings,
-        "python": platform.python_version(),
-        "packages": described,
-        "classification_rows": num_rows,
-    }
+    if os.path.lexists(output_dir):
+        path = os.path.join(output_dir, "summary.json")
+        summary = read_json(path) if os.path.isfile(path) else {}
+        require(
+            summary.get("format_version") == FORMAT_VERSION,
+            f"{output_dir} exists and holds no sample corpus of this version; "
+            "remove it or choose another directory.",
+        )
+        return summary
+    modules = drop_repeats(read_packages(PACKAGES, workers, progress))
+    train, held_out = {}, {}
+    for name in sorted(PACKAGES):
+        train[name], held_out[name] = hold_out(
+            [module for module in modules if module.package == name]
+        )
     with directories.new_directory(output_dir) as temporary:
-        for name, text in texts.items():
-            path = os.path.join(temporary, name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            files.write(path, text.encode())
+        summary = {
+            "format_version": FORMAT_VERSION,
+            "train": _write(temporary, "train", train, MAX_TRAIN_PASSAGES),
+            "eval": _write(temporary, "eval", held_out, MAX_DEV_PASSAGES),
+        }
         write_json(os.path.join(temporary, "summary.json"), summary)
         os.rename(temporary, output_dir)
     return summary
+
+
+def _write(
+    directory: str,
+    split: str,
+    packages: Mapping[str, Sequence[Module]],
+    max_passages: int,
+) -> dict[str, Any]:
+    """Writes the text and the task of a split; returns its sizes."""
+    documents = {name: _documents(part) for name, part in packages.items()}
+    # A paragraph a line, and a blank line between documents.
+    texts = {
+        name: "\n".join("".join(f"{line}\n" for line in d) for d in of_package)
+        for name, of_package in documents.items()
+    }
+    rows = _table(packages, max_passages)
+    table = {"train": "train", "eval": "dev"}[split]
+    contents = {
+        f"classification/{table}.tsv": "\n".join(["text\tlabel", *rows, ""]),
+        **{f"{split}/{name}.txt": text for name, text in texts.items()},
+    }
+    for name, content in contents.items():
+        path = os.path.join(directory, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        files.write(path, content.encode())
+    return {
+        "documents": {name: len(d) for name, d in documents.items()},
+        "words": {name: len(text.split()) for name, text in texts.items()},
+        "passages": len(rows),
+    }

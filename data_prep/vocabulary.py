@@ -93,8 +93,8 @@ def train_vocabulary(
     finished = _finished_summary(output_dir, settings)
     if finished is not None:
         return finished
+    counts = {"lines": 0, "empty_lines": 0, "sentences": 0, "bytes": 0}
     with directories.new_directory(output_dir) as directory:
-        counts = {"lines": 0, "empty_lines": 0, "sentences": 0, "bytes": 0}
         sample = _sample(
             _sentences(lines, counts, clean_up),
             input_sentence_size,
@@ -113,14 +113,18 @@ def train_vocabulary(
             "fingerprint": tokenizer.fingerprint,
         }
         tokenizer.save(directory)
-        # For people: a piece and its score on each line.
-        pieces = sentencepiece_model_pb2.ModelProto.FromString(model_bytes)
-        rows = [f"{p.piece}\t{p.score:g}\n" for p in pieces.pieces]
-        path = os.path.join(directory, "spiece.vocab")
-        files.write(path, "".join(rows).encode())
+        _write_pieces(model_bytes, directory)
         write_json(os.path.join(directory, SUMMARY_FILE), summary)
         os.rename(directory, output_dir)
     return summary
+
+
+def _write_pieces(model_bytes: bytes, directory: str) -> None:
+    """Writes `spiece.vocab`, for people: a piece and its score on each line."""
+    pieces = sentencepiece_model_pb2.ModelProto.FromString(model_bytes)
+    rows = [f"{p.piece}\t{p.score:g}\n" for p in pieces.pieces]
+    path = os.path.join(directory, "spiece.vocab")
+    files.write(path, "".join(rows).encode())
 
 
 def check_output_directory(output_dir: str) -> None:
@@ -228,7 +232,7 @@ sentencepiece.SentencePieceTrainer.train(
     **json.loads(sys.argv[1]),
 )
 """
-# Its log lines of stages, without the second of two EM steps.
+# The trainer logs its stages; the second of two EM steps is left out.
 _STAGE = re.compile(r"unigram_model_trainer.*LOG\(INFO\) (?!EM sub_iter=1)(.*)")
 
 
@@ -257,8 +261,6 @@ def _train(
         "num_threads": _NUM_THREADS,
         "minloglevel": 0,
     }
-    begin = time.monotonic()
-    last = ""
     with (
         tempfile.TemporaryFile() as model,
         subprocess.Popen(
@@ -268,22 +270,37 @@ def _train(
             stderr=subprocess.PIPE,
         ) as process,
     ):
-        try:
-            # It logs nothing before it has read all.
-            with contextlib.suppress(BrokenPipeError), process.stdin as file:
-                file.writelines(f"{s}\n".encode() for s in sentences)
-            for line in io.TextIOWrapper(process.stderr, errors="replace"):
-                last = line
-                if stage := _STAGE.search(line):
-                    log(f"{time.monotonic() - begin:.0f} s: {stage[1]}")
-        except BaseException:
-            process.kill()
-            raise
+        last = _feed(process, sentences, log)
         process.wait()
         if process.returncode:
             raise UserError(_explain(process.returncode, last, vocab_size))
         model.seek(0)
         return model.read()
+
+
+def _feed(
+    process: subprocess.Popen,
+    sentences: Iterable[str],
+    log: Callable[[str], None],
+) -> str:
+    """Gives the trainer its sentences and logs its stages.
+
+    Returns the last line that it wrote.
+    """
+    begin = time.monotonic()
+    last = ""
+    try:
+        # It logs nothing before it has read all.
+        with contextlib.suppress(BrokenPipeError), process.stdin as file:
+            file.writelines(f"{s}\n".encode() for s in sentences)
+        for line in io.TextIOWrapper(process.stderr, errors="replace"):
+            last = line
+            if stage := _STAGE.search(line):
+                log(f"{time.monotonic() - begin:.0f} s: {stage[1]}")
+    except BaseException:
+        process.kill()
+        raise
+    return last
 
 
 def _explain(exit_code: int, error: str, vocab_size: int) -> str:

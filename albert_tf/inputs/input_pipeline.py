@@ -1,4 +1,4 @@
-"""Pretraining batches as pure functions of the step, and prefetching.
+"""Pretraining batches as pure functions of the step.
 
 `batch(step)` is the global batch of a step: its examples and their masks
 follow from the seed and the step alone. A restart, or another number of
@@ -6,19 +6,13 @@ replicas, changes nothing.
 """
 
 import functools
-import math
-import queue
-import threading
-import time
-from collections.abc import Callable, Generator, Iterable
-from typing import Any, TypeVar
 
 import numpy as np
 
 from albert_tf.config import MaskingConfig, ModelConfig, lookup, require
 from albert_tf.inputs.part_widths import fixed_widths, longest_rows
 from albert_tf.records import counter_rng
-from albert_tf.records.masking import mask_batch
+from albert_tf.records.masking import MaskingIds, mask_batch
 from albert_tf.records.schemas import RECORD_SPECS, parse_batch
 from albert_tf.records.sentence_objectives import (
     SENTENCE_OBJECTIVES,
@@ -28,14 +22,9 @@ from albert_tf.records.shards import ShardSet, ids_in_ranges
 from albert_tf.text.tokenizer_base import Tokenizer
 
 Batch = dict[str, np.ndarray]
-Item = TypeVar("Item")
-Made = TypeVar("Made")
 
 # Sequences whose lengths decide the widths of parts.
 _SAMPLED_LENGTHS = 1024
-# Interval of checks while waiting, and the limit for a thread to end.
-_POLL_SECONDS = 0.2
-_JOIN_SECONDS = 5.0
 
 
 def training_positions(
@@ -150,8 +139,11 @@ class PretrainingBatches:
             else int(metadata["num_slots"])
         )
         self.num_steps = -(-self.num_examples // batch_size)
-        self._replacement_ids = ids_in_ranges(
-            metadata["tokenizer"]["replacement_id_ranges"]
+        tokenizer = metadata["tokenizer"]
+        self._masking_ids = MaskingIds(
+            tokenizer["special_ids"],
+            tokenizer["mask_id"],
+            ids_in_ranges(tokenizer["replacement_id_ranges"]),
         )
         # Evaluation masks are the same at every evaluation.
         self._mask_key = counter_rng.key(
@@ -169,15 +161,12 @@ class PretrainingBatches:
         batch = self._read(numbers)
         batch["sentence_order_labels"] = batch.pop("sentence_order_label")
         if self.kind == "dynamic":
-            tokenizer = self.shards.metadata["tokenizer"]
             batch |= mask_batch(
                 batch,
                 counter_rng.fold_in(self._mask_key, indices.astype(np.uint64)),
                 config=self.masking_config,
                 num_slots=self.num_predictions,
-                special_ids=tokenizer["special_ids"],
-                mask_id=tokenizer["mask_id"],
-                replacement_ids=self._replacement_ids,
+                ids=self._masking_ids,
             ).features
         for name in ("word_starts", "token_boundary"):  # no model reads them
             batch.pop(name, None)
@@ -239,70 +228,3 @@ def _by_length(batch: Batch, widths: np.ndarray) -> Batch:
     return {name: values[order] for name, values in batch.items()} | {
         "part_widths": widths
     }
-
-
-class ReaderStalled(Exception):
-    """Reading a batch exceeded the timeout, or was given up."""
-
-
-def _take(
-    ready: queue.SimpleQueue, timeout: float, give_up: Callable[[], bool]
-) -> Any:
-    """Returns the next item, or raises ReaderStalled."""
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            return ready.get(timeout=_POLL_SECONDS)
-        except queue.Empty:
-            if give_up() or time.monotonic() > deadline:
-                raise ReaderStalled from None
-
-
-def prefetch(
-    make: Callable[[Item], Made],
-    items: Iterable[Item],
-    depth: int = 4,
-    timeout: float = math.inf,
-    give_up: Callable[[], bool] = lambda: False,
-) -> Generator[Made, None, None]:
-    """Yields make(item) for each item, computed ahead in a thread.
-
-    An error in `make` is raised in place of its result.
-
-    Raises:
-        ReaderStalled: when a result took longer than `timeout` seconds, or
-            `give_up` returned True while waiting.
-    """
-    ready: queue.SimpleQueue = queue.SimpleQueue()
-    places = threading.Semaphore(depth)
-    stopped = threading.Event()
-    end = object()
-
-    def work() -> None:
-        try:
-            for item in items:
-                places.acquire()
-                if stopped.is_set():
-                    return
-                ready.put(make(item))
-            ready.put(end)
-        except BaseException as error:
-            ready.put(error)
-
-    thread = threading.Thread(target=work, daemon=True, name="prefetch")
-
-    thread.start()
-    try:
-        while True:
-            item = _take(ready, timeout, give_up)
-            if item is end:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            places.release()
-            yield item
-    finally:
-        stopped.set()
-        places.release()
-        # The wait has a limit, since the thread may hang.
-        thread.join(_JOIN_SECONDS)

@@ -11,8 +11,8 @@ from albert_tf.inputs.part_widths import longest_rows, num_parts
 from albert_tf.records import counter_rng
 from albert_tf.tasks.features import Features
 
-# Few, because every width is a trace of the step. From 16 on at most a third
-# of the tokens is padding.
+# There are few, since every width is a trace of the step. From 16 on at most
+# a third of the tokens is padding.
 _WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 # Steps whose examples are sorted together. A larger window wastes less padding
 # and mixes examples less.
@@ -122,8 +122,8 @@ class TaskBatches:
         numbers = training_positions(
             np.arange(start * size, end * size), len(self.features), self.seed
         )
-        # By width and not by length: the parts are as narrow, and mix more
-        # examples.
+        # They are sorted by width, not length: the parts are as narrow, and mix
+        # more examples.
         widths = np.searchsorted(self.widths, self._lengths[numbers])
         by_width = np.argsort(widths, kind="stable")
         parts = numbers[by_width].reshape(self._parts, steps, -1)

@@ -83,7 +83,13 @@ def parse_json(content: bytes, name: str) -> dict[str, Any]:
     return value
 
 
-def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Writes JSON under a temporary name, flushes it to disk and renames."""
+def write_json(
+    path: str | os.PathLike[str], value: Any, *, file_system: Any = files
+) -> None:
+    """Writes JSON under a temporary name, flushes it to disk and renames.
+
+    `file_system` is a module with `files.replacing`.
+    """
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    files.write(path, f"{text}\n".encode())
+    with file_system.replacing(path) as file:
+        file.write(f"{text}\n".encode())

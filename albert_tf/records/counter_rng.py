@@ -29,7 +29,7 @@ def _as_uint64(values: ArrayLike) -> np.ndarray:
     # At least one dimension: NumPy warns of overflow on scalars only.
     array = np.atleast_1d(np.asarray(values))
     if array.dtype.kind not in "iu":
-        # So NumPy reads a list of Python integers on both sides of 2**63.
+        # NumPy reads Python integers on both sides of 2**63 as floats.
         raise TypeError(f"{array.dtype} holds no 64-bit integers.")
     return array.astype(np.uint64)
 

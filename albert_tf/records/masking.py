@@ -12,7 +12,7 @@ all rows at once.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,21 @@ _MASK_PROB = 0.8  # the rest is replaced by a random piece
 
 # The bits that hold a word's number within its row while words are sorted.
 _NUMBER = np.uint64(2**24 - 1)
+
+
+class MaskingIds(NamedTuple):
+    """The ids of a vocabulary that masking needs."""
+
+    special: Sequence[int]  # of tokens that are never masked
+    mask: int
+    replacements: np.ndarray  # [n] from which random replacements are drawn
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> "MaskingIds":
+        """Returns the ids of a tokenizer."""
+        return cls(
+            tokenizer.special_ids, tokenizer.mask_id, tokenizer.replacement_ids
+        )
 
 
 class MaskedBatch(NamedTuple):
@@ -81,9 +96,7 @@ def mask_batch(
     *,
     config: MaskingConfig,
     num_slots: int,
-    special_ids: Sequence[int],
-    mask_id: int,
-    replacement_ids: np.ndarray,
+    ids: MaskingIds,
 ) -> MaskedBatch:
     """Returns the batch with n-grams of whole words masked.
 
@@ -101,55 +114,62 @@ def mask_batch(
         keys: `[batch]` uint64, see `counter_rng`.
         config: but for its max_predictions_per_seq.
         num_slots: P, the most tokens masked in a row.
-        special_ids: of tokens that are never masked.
-        replacement_ids: `[n]` ids a random replacement is drawn from.
     """
-    input_ids, segment_ids = columns["input_ids"], columns["segment_ids"]
+    input_ids = columns["input_ids"]
     word_starts = columns["word_starts"].astype(bool)
     if not config.whole_word_masking:
         word_starts = np.ones_like(word_starts)
     # Differs from google-research/albert: <unk> is special too; to predict it
     # teaches nothing.
     is_token = columns["input_mask"].astype(bool)
-    maskable = is_token & ~np.isin(input_ids, special_ids)
-    words = _find_words(word_starts, segment_ids, maskable)
+    maskable = is_token & ~np.isin(input_ids, ids.special)
+    words = _find_words(word_starts, columns["segment_ids"], maskable)
     lengths = is_token.sum(axis=1)
     budgets = np.maximum(1, np.rint(config.masked_lm_prob * lengths))
     budgets = np.minimum(num_slots, budgets).astype(np.int64)
     chosen, ngram_counts = _choose_words(words, keys, budgets, config)
     row, position = _tokens_of(words, chosen)
 
-    action = counter_rng.uniform_at(
-        counter_rng.fold_in(keys, _ACTION)[row], position
-    )
-    draw = counter_rng.uniform_at(
-        counter_rng.fold_in(keys, _REPLACEMENT)[row], position
-    )
-    # Differs from google-research/albert, which draws replacements from the
-    # whole vocabulary, [CLS], [SEP] and <pad> included.
-    random_ids = replacement_ids[(draw * len(replacement_ids)).astype(np.int64)]
-    original_ids = input_ids[row, position]
-    masked_ids = np.array(input_ids, np.int32)
-    masked_ids[row, position] = np.select(
-        [action < _MASK_PROB, action < _MASK_PROB + _KEEP_PROB],
-        [mask_id, original_ids],
-        random_ids,
-    )
-
     per_row = np.bincount(row, minlength=len(input_ids))
     slot = np.arange(len(row)) - (np.cumsum(per_row) - per_row)[row]
     shape = (len(input_ids), num_slots)
     result = MaskedBatch(
-        masked_ids,
+        np.array(input_ids, np.int32),
         np.zeros(shape, np.int32),
         np.zeros(shape, np.int32),
         np.zeros(shape, np.float32),
         ngram_counts,
     )
+    original_ids = input_ids[row, position]
+    shown = _shown_ids(original_ids, keys[row], position, ids)
+    result.input_ids[row, position] = shown
     result.masked_lm_positions[row, slot] = position
     result.masked_lm_ids[row, slot] = original_ids
     result.masked_lm_weights[row, slot] = 1.0
     return result
+
+
+def _shown_ids(
+    original_ids: np.ndarray,
+    keys: np.ndarray,
+    positions: np.ndarray,
+    ids: MaskingIds,
+) -> np.ndarray:
+    """Returns what the model sees of chosen tokens; all arrays are `[n]`."""
+    action = counter_rng.uniform_at(
+        counter_rng.fold_in(keys, _ACTION), positions
+    )
+    draw = counter_rng.uniform_at(
+        counter_rng.fold_in(keys, _REPLACEMENT), positions
+    )
+    # Differs from google-research/albert, which draws replacements from the
+    # whole vocabulary, [CLS], [SEP] and <pad> included.
+    number = (draw * len(ids.replacements)).astype(np.int64)
+    return np.select(
+        [action < _MASK_PROB, action < _MASK_PROB + _KEEP_PROB],
+        [ids.mask, original_ids],
+        ids.replacements[number],
+    )
 
 
 def _find_words(

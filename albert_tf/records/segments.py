@@ -51,16 +51,17 @@ class TokenizedDocument(NamedTuple):
     key: np.uint64
 
 
-class Step(NamedTuple):
-    """An instance's spans and label, and the position of the next one.
+class Instance(NamedTuple):
+    """The spans of a pair of segments, or of one, and its label.
 
-    The spans are in the order in which the model reads them.
+    The spans are in the order in which the model reads them; the document's
+    next instance begins at `next_begin`.
     """
 
     first: Span
     second: Span  # empty in a single segment
     label: int
-    resume: int
+    next_begin: int
 
 
 @dataclasses.dataclass(eq=False)
@@ -77,7 +78,7 @@ class DocumentCutter:
     def __post_init__(self) -> None:
         self.document = self.documents[self.number]
         self.borders = self.document.borders
-        # Without [CLS] and a [SEP] behind each segment.
+        # [CLS] and a [SEP] behind each segment take the rest.
         self.max_tokens = self.config.max_seq_length - self.num_segments - 1
 
     def is_cuttable(self) -> bool:

@@ -15,7 +15,7 @@ from albert_tf.records.loss_terms import MASKED_LM, LossTerm
 from albert_tf.records.segments import (
     DocumentCutter,
     Draws,
-    Step,
+    Instance,
     TokenizedDocument,
     pick,
     random_segment,
@@ -29,7 +29,7 @@ class SentenceObjective:
     name: str
     meaning: str  # one line for reports
     # Returns the instance at a position of the document, given its draws.
-    step: Callable[[DocumentCutter, int, Draws], Step]
+    instance_at: Callable[[DocumentCutter, int, Draws], Instance]
     # The meaning of each label; of two, each is drawn half of the time.
     label_words: tuple[str, ...]
     loss_terms: tuple[LossTerm, ...]  # of the heads that learn labels
@@ -43,7 +43,7 @@ class SentenceObjective:
         word_starts: np.ndarray,
         config: PretrainingDataConfig,
         counts: Counter[str],
-    ) -> Iterator[tuple[int, Step]]:
+    ) -> Iterator[tuple[int, Instance]]:
         """Yields the instances of `documents[number]`, copy after copy.
 
         Each with a key of its own.
@@ -58,39 +58,41 @@ class SentenceObjective:
             position = begin
             while position < end:
                 key, draws = next(draws_of_copy)
-                step = self.step(cutter, position, draws)
-                yield key, step
-                position = step.resume
+                instance = self.instance_at(cutter, position, draws)
+                yield key, instance
+                position = instance.next_begin
 
 
 def _sentence_order(
     cutter: DocumentCutter, position: int, draws: Draws
-) -> Step:
+) -> Instance:
     """Returns consecutive segments, half of the time swapped.
 
     Unlike google-research/albert, never segments of two documents, where a
     label 1 would be given away by the topic.
     """
-    begin, split, end, resume = cutter.chunk(position, draws)
+    begin, split, end, next_begin = cutter.chunk(position, draws)
     cutter.counts["repeated_tokens"] += position - begin
     if draws.label < 0.5:
-        return Step((split, end), (begin, split), 1, resume)
-    return Step((begin, split), (split, end), 0, resume)
+        return Instance((split, end), (begin, split), 1, next_begin)
+    return Instance((begin, split), (split, end), 0, next_begin)
 
 
-def _next_sentence(cutter: DocumentCutter, position: int, draws: Draws) -> Step:
+def _next_sentence(
+    cutter: DocumentCutter, position: int, draws: Draws
+) -> Instance:
     """Returns a pair whose second half is random half of the time.
 
     As in BERT, the text that the random segment replaced begins the next
     instance. Without another document all pairs are real.
     """
-    begin, split, end, resume = cutter.chunk(position, draws)
+    begin, split, end, next_begin = cutter.chunk(position, draws)
     is_random = draws.label < 0.5
     if is_random and not cutter.partners:
         cutter.counts["without_other_document"] += 1
     if not is_random or not cutter.partners:
         cutter.counts["repeated_tokens"] += position - begin
-        return Step((begin, split), (split, end), 0, resume)
+        return Instance((begin, split), (split, end), 0, next_begin)
     if begin < position:  # a last sentence alone: it needs no text before it
         begin, split, end = position, end, end + split - begin
     partners = cutter.partners
@@ -100,14 +102,14 @@ def _next_sentence(cutter: DocumentCutter, position: int, draws: Draws) -> Step:
         end - split,
         cutter.max_tokens - (split - begin),
     )
-    return Step((begin, split), segment, 1, split)
+    return Instance((begin, split), segment, 1, split)
 
 
 def _single_segment(
     cutter: DocumentCutter, position: int, draws: Draws
-) -> Step:
+) -> Instance:
     begin, end = cutter.run(position, draws)
-    return Step((begin, end), (end, end), 0, end)
+    return Instance((begin, end), (end, end), 0, end)
 
 
 SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {

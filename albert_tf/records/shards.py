@@ -55,9 +55,14 @@ def shard_name(split: str, shard: int, num_shards: int) -> str:
     return f"{split}-{shard:05}-of-{num_shards:05}.tfrecord"
 
 
-def write_shard(path: files.Path, records: Iterable[bytes]) -> ShardInfo:
-    """Writes a TFRecord file, see `files.replacing`; returns its entry."""
-    with files.replacing(path) as file:
+def write_shard(
+    path: files.Path, records: Iterable[bytes], *, file_system: Any = files
+) -> ShardInfo:
+    """Writes a TFRecord file; returns its entry.
+
+    `file_system` is a module with `files.replacing`.
+    """
+    with file_system.replacing(path) as file:
         written = write_records(file, records)
     return ShardInfo(os.path.basename(path), *written)
 
@@ -104,7 +109,7 @@ class ShardSet(contextlib.AbstractContextManager):
     ) -> None:
         self.directory = directory
         self.metadata = metadata
-        # Of the contents: the directory may be renamed.
+        # It is that of the contents, since the directory may be renamed.
         self.fingerprint = hashlib.sha256(
             "".join(shard.sha256 for shard in shards).encode()
         ).hexdigest()
@@ -113,7 +118,7 @@ class ShardSet(contextlib.AbstractContextManager):
         if files.is_remote(directory):
             cache = os.path.join(_own_cache(), self.fingerprint)
             local = [os.path.join(cache, shard.name) for shard in shards]
-        # Often 1024 files, fewer than a large set has shards.
+        # The limit is often 1024 files, fewer than a large set has shards.
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(ValueError):  # "infinite" on macOS
             resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.cluster.distribution import distribute_rows, local_rows
-from albert_tf.inputs.input_pipeline import Batch, prefetch
+from albert_tf.inputs.input_pipeline import Batch
+from albert_tf.inputs.prefetch import prefetch
 from albert_tf.inputs.source_schedule import Source
 from albert_tf.training.gradients import TracePerShape, named_pairs
 from albert_tf.training.running_statistics import RunningMeans

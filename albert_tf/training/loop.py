@@ -20,7 +20,8 @@ from albert_tf.cluster.distribution import (
 from albert_tf.cluster.stops import TEMPORARY_FAILURE, Interruption, RunStopped
 from albert_tf.cluster.stragglers import Stragglers
 from albert_tf.config import UserError
-from albert_tf.inputs.input_pipeline import Batch, ReaderStalled, prefetch
+from albert_tf.inputs.input_pipeline import Batch
+from albert_tf.inputs.prefetch import InputStalled, prefetch
 from albert_tf.interchange.model_files import recover_directory
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.modeling.weights.pretrained import initialize
@@ -212,7 +213,7 @@ class _Loop:
         begin = time.monotonic()
         try:
             item = next(source)
-        except ReaderStalled:
+        except InputStalled:
             if self._stops_waiting():
                 if state.step not in state.checkpoints.steps():
                     state.save(needed=True)

@@ -30,7 +30,8 @@ from albert_tf.config import (
     to_dict,
 )
 from albert_tf.experiments.recipe import flops_per_step
-from albert_tf.inputs.input_pipeline import PretrainingBatches, prefetch
+from albert_tf.inputs.input_pipeline import PretrainingBatches
+from albert_tf.inputs.prefetch import prefetch
 from albert_tf.records.shards import open_shards
 from albert_tf.rundir.run_results import METRICS_FILE, TIMING_FILE
 from bin import command_line, training_programs

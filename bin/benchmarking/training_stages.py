@@ -369,7 +369,7 @@ class DataWait(Stage):
         self, side: OurSide, batch: Callable[[int], Any]
     ) -> list[Measurement]:
         """Returns the cost of some seconds of training."""
-        from albert_tf.inputs.input_pipeline import prefetch
+        from albert_tf.inputs.prefetch import prefetch
 
         with contextlib.closing(prefetch(batch, range(1 << 40))) as source:
             for one in itertools.islice(source, _WAITING_WARM_UP):

@@ -142,9 +142,9 @@ def _repeated(path: str) -> Iterator[np.ndarray]:
             # The rows of a file ascend by number, and the sort is stable.
             rows = np.concatenate([firsts, rows])
             rows = rows[np.lexsort((rows["low"], rows["high"]))]
-            again = np.zeros(len(rows), bool)
-            again[1:] = (rows["high"][1:] == rows["high"][:-1]) & (
+            repeated = np.zeros(len(rows), bool)
+            repeated[1:] = (rows["high"][1:] == rows["high"][:-1]) & (
                 rows["low"][1:] == rows["low"][:-1]
             )
-            firsts = rows[~again]
-            yield rows["number"][again]
+            firsts = rows[~repeated]
+            yield rows["number"][repeated]

@@ -1,10 +1,9 @@
 """Reads a corpus as documents, from text files of many forms.
 
-Main entries: `survey_file` and `read_again`; files are found by `listing` and
-their forms by `forms`. A document is the unit that
-segment pairs never cross; its paragraphs are the units in which sentences are
-looked for. Faults of a file are counted in a `CorpusReport` and never stop the
-reading.
+Main entries: `survey_file` and `read_surveyed`; files are found by `listing`
+and their forms by `forms`. A document is the unit that segment pairs never
+cross; its paragraphs are the units in which sentences are looked for. Faults
+of a file are counted in a `CorpusReport` and never stop the reading.
 """
 
 import dataclasses
@@ -27,11 +26,11 @@ from data_prep.corpus.text_files import HashedFile, OpenFile, open_text
 # A longer document is read in parts, so that memory stays bounded whatever
 # the corpus. War and Peace has 3.2 million characters.
 MAX_DOCUMENT_CHARS = 4_000_000
-# So is a longer line, cut at white space where the end of a part has some.
+# A longer line is read in parts too, cut at white space near a part's end.
 MAX_LINE_CHARS = 1_000_000
 _CUT_WITHIN = 1000
 
-# Not text. White space of every kind stays; the tokenizer folds it.
+# These are no text. White space of every kind stays; the tokenizer folds it.
 _CONTROL = "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"
 # Bytes that are not UTF-8 come as lone surrogates, see `open_text`; in JSON
 # \ud800 may also be written out.
@@ -124,14 +123,14 @@ def read_file(
         UserError: for a file that cannot be read, or that is not gzipped
             although its name says so.
     """
-    reader = _Reader(file, report)
-    with open_text(file.path, open_file, reader.note_damage) as stream:
+    parser = _FileParser(file, report)
+    with open_text(file.path, open_file, parser.note_damage) as stream:
         names = document_names(file)
-        for paragraphs in reader.documents(stream):
+        for paragraphs in parser.documents(stream):
             report.counts["documents"] += 1
             report.counts["characters"] += sum(map(len, paragraphs))
             yield Document(next(names), tuple(paragraphs))
-        reader.close()
+        parser.close()
 
 
 def document_names(file: CorpusFile) -> Iterator[str]:
@@ -144,7 +143,7 @@ def document_names(file: CorpusFile) -> Iterator[str]:
     yield from (f"{file.name}#{number}" for number in itertools.count(first))
 
 
-def read_again(
+def read_surveyed(
     survey: FileSurvey, *, open_file: OpenFile = open
 ) -> Iterator[Document]:
     """Yields the documents of a file that was surveyed, see `read_file`.
@@ -161,7 +160,7 @@ def read_again(
     )
 
 
-class _Reader:
+class _FileParser:
     """Reads one file, and counts its lines and faults."""
 
     def __init__(self, file: CorpusFile, report: CorpusReport) -> None:

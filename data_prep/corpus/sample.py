@@ -62,8 +62,8 @@ class CorpusSample:
         """Adds a document; those below the bound are dropped."""
         heapq.heappush(self._kept, document)
         self._num_characters += _excerpt_size(document)
-        # Without the lowest, which is no part of it, the sample is complete
-        # and without the next one it still is.
+        # The sample is complete without the lowest, which is no part of it, and
+        # it still is without the next one.
         while len(self._kept) > 2:
             lowest, next_one = self._kept[0], min(self._kept[1:3])
             rest = self._num_characters - _excerpt_size(lowest)

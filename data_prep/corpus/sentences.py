@@ -75,7 +75,7 @@ _TERMINALS = (
     "\uaa5d-\uaa5f\uaaf0\uaaf1\uabeb\ufe12\ufe15\ufe16\ufe56\ufe57\uff01"
     "\uff1f\uff61"
 )
-# Those beyond it (U+10A56 and so on).
+# The terminators beyond that plane (U+10A56 and so on).
 _TERMINALS_BEYOND = (
     "10a56-10a57 10f55-10f59 10f86-10f89 11047-11048 110be-110c1 "
     "11141-11143 111c5-111c6 111cd 111de-111df 11238-11239 1123b-1123c "

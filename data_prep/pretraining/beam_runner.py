@@ -10,25 +10,16 @@ shards much larger than the usual 64 MB need machines to match. Beam's own
 in-process runner, for tests and small corpora, holds everything in memory.
 """
 
-import contextlib
 import dataclasses
 import functools
-import io
 import itertools
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
-import grpc
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import (
-    PipelineOptions,
-    StandardOptions,
-)
-from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.pvalue import (
     AsDict,
     AsList,
@@ -36,36 +27,26 @@ from apache_beam.pvalue import (
     PCollection,
     TaggedOutput,
 )
-from apache_beam.runners.portability.fn_api_runner.fn_runner import (
-    ExtendedProvisionInfo,
-    FnApiRunner,
-)
-from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
-from albert_tf.config import UserError, require
-from albert_tf.io import files
-from albert_tf.records.shards import ShardInfo
-from albert_tf.records.tfrecord import write_records
+from albert_tf.config import UserError
+from albert_tf.io.json_files import write_json
+from albert_tf.records.shards import write_shard
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.duplicates import digests, without_duplicates
 from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.reading import (
     FileSurvey,
     UnitDocument,
-    read_again,
+    read_surveyed,
     survey_file,
 )
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
-from data_prep.pretraining import beam_files
-from data_prep.pretraining.build_directory import (
-    BuildDirectory,
-    BuildResult,
-    read_json,
-    write_json,
-)
+from data_prep.pretraining.beam_engine import Engine, file_system_of, open_file
+from data_prep.pretraining.beam_files import list_files
+from data_prep.pretraining.build_directory import BuildDirectory, BuildResult
 from data_prep.pretraining.build_plan import BuildPlan, group_of
-from data_prep.pretraining.record_parts import KEY_BYTES
+from data_prep.pretraining.record_parts import records_by_key
 
 _SURVEY_DIRECTORY = ".survey"
 _COUNTS = "counts"  # the name of a second output
@@ -76,49 +57,22 @@ Row = tuple[str, str, str, tuple[str, ...]]
 Position = tuple[int, int]
 
 
-def files_of(path: str) -> Any:
-    """Returns the module that reaches a path: `files` or `beam_files`.
-
-    A path without a scheme is on this machine's disks, or in a directory that
-    all machines share.
-    """
-    return beam_files if files.is_remote(path) else files
-
-
-def _open_file(path: str, mode: str) -> BinaryIO:
-    return files_of(path).open(path, mode)
-
-
 class BeamRunner:
     """Runs builds with Apache Beam; has the methods of `LocalRunner`.
 
-    Args:
-        output_dir: any path that Beam can write.
-        workers: processes of Beam's own runner on this machine, which is
-            taken where the options name no runner.
-        options: Beam's pipeline options, `--name=value`.
+    `output_dir` is any path that Beam can write; for `workers` and `options`
+    see `Engine`.
     """
 
-    list_files = staticmethod(beam_files.list_files)
-    open_file = staticmethod(_open_file)
+    list_files = staticmethod(list_files)
+    open_file = staticmethod(open_file)
 
     def __init__(
         self, output_dir: str, workers: int, options: Sequence[str]
     ) -> None:
-        defaults = [
-            "--no_save_main_session",
-            "--default_sdk_harness_log_level=WARNING",
-        ]
-        if workers > 1:
-            defaults += [
-                "--direct_running_mode=multi_processing",
-                f"--direct_num_workers={workers}",
-            ]
-        self._options = _checked([*defaults, *options])
-        # Options configure file systems too.
-        FileSystems.set_options(self._options)
+        self._engine = Engine(options, workers)
         self._survey_dir = os.path.join(output_dir, _SURVEY_DIRECTORY)
-        self.files = files_of(output_dir)
+        self.files = file_system_of(output_dir)
 
     def survey(
         self, corpus: Sequence[CorpusFile]
@@ -127,14 +81,17 @@ class BeamRunner:
         path = os.path.join(self._survey_dir, f"{uuid.uuid4()}.json")
         try:
             # Fails before all the work if it cannot be written.
-            write_json(self.files, path, {})
+            self.files.makedirs(self._survey_dir)
+            write_json(path, {}, file_system=self.files)
         except OSError as error:
             raise UserError(
                 f"{os.path.dirname(self._survey_dir)} cannot be written: "
                 f"{error.strerror or error}."
             ) from None
         try:
-            result = self._run(path, functools.partial(_survey_files, corpus))
+            result = self._engine.run(
+                path, functools.partial(_survey_files, corpus)
+            )
         finally:
             self.files.remove_tree(self._survey_dir)
         surveys = []
@@ -153,80 +110,8 @@ class BeamRunner:
     ) -> BuildResult:
         """Writes the shards and the result."""
         make = functools.partial(_make_shards, plan, tokenizer, directory.path)
-        return BuildResult.from_json(self._run(directory.result_path, make))
-
-    def _run(
-        self, path: str, add_work: Callable[[beam.Pipeline], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Returns the results of a pipeline's work, which it writes to `path`.
-
-        Raises:
-            UserError: if the engine cannot be reached, or the options make the
-                pipeline but do not run it to its end.
-        """
-        pipeline = _pipeline(self._options)
-        results = add_work(pipeline)
-        # A file: any engine can write one.
-        path_once = pipeline | "Result" >> beam.Create([path])
-        _ = path_once | "WriteResult" >> beam.Map(_write_result, **results)
-        try:
-            ended = pipeline.run()
-        except grpc.FutureTimeoutError:
-            raise UserError(
-                "No Beam job server answers; check --job_endpoint."
-            ) from None
-        state = ended.wait_until_finish() or ended.state
-        written = self.files.sizes(os.path.dirname(path))
-        found = {}
-        if os.path.basename(path) in written:
-            found = read_json(self.files, path)
-        require(
-            bool(found),
-            f"The Beam pipeline ended as {state} and left no result; this "
-            "program must run it to its end, and share the output directory "
-            "with it.",
-        )
-        return found
-
-
-def _pipeline(options: PipelineOptions) -> beam.Pipeline:
-    """Returns an empty pipeline; Beam's own runner unless one is named."""
-    if options.view_as(StandardOptions).runner:
-        return beam.Pipeline(options=options)
-    # DirectRunner would choose a runner, and fetch one from the network.
-    encoded = JobServiceHandle.encode_pipeline_options(
-        options.get_all_options()
-    )
-    info = ExtendedProvisionInfo(
-        beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
-    )
-    return beam.Pipeline(FnApiRunner(provision_info=info), options)
-
-
-def _checked(options: Sequence[str]) -> PipelineOptions:
-    """Returns Beam's options; raises UserError if Beam refuses them."""
-    for option in options:
-        require(
-            option.startswith("--"),
-            f"The Beam option {option!r} does not look like --name=value.",
-        )
-    written = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(written):
-            parsed = PipelineOptions(options)
-            parsed.get_all_options()  # of engines too
-            _pipeline(parsed)
-    except SystemExit:
-        reason = written.getvalue().strip().rpartition(": error: ")[2]
-    except (ValueError, ImportError) as error:
-        reason = " ".join(str(error).split())
-    else:
-        return parsed
-    raise UserError(f"Beam refuses its options: {reason}")
-
-
-def _write_result(path: str, **results: Any) -> None:
-    write_json(files_of(path), path, results)
+        result = self._engine.run(directory.result_path, make)
+        return BuildResult.from_json(result)
 
 
 def _survey_files(
@@ -258,7 +143,7 @@ def _survey(
     """
     number, file = numbered
     try:
-        survey, sample = survey_file(file, open_file=_open_file)
+        survey, sample = survey_file(file, open_file=open_file)
     except UserError as error:
         return (number, {"error": str(error)}), []
     row = {
@@ -323,7 +208,7 @@ def _read(
 ) -> Iterator[tuple[Position, Row]]:
     """Yields the documents of a file."""
     number, survey = numbered
-    documents = read_again(survey, open_file=_open_file)
+    documents = read_surveyed(survey, open_file=open_file)
     for index, document in enumerate(documents):
         item = plan.unit_document(survey, document)
         yield (number, index), tuple(item)
@@ -336,7 +221,7 @@ def _units(rows: PCollection, plan: BuildPlan) -> PCollection:
             rows
             | "Groups"
             >> beam.GroupBy(lambda row: group_of(UnitDocument(*row), plan))
-            # As `in_groups` reads them.
+            # The order in which `in_groups` reads them.
             | "Sort" >> beam.MapTuple(lambda _, group: sorted(group))
         )
     size = plan.unit_characters
@@ -378,15 +263,15 @@ def _write_shard(
 ) -> dict[str, Any]:
     """Writes a shard; returns its entry in metadata.json.
 
-    An engine that tries again writes the same bytes again.
+    An engine that repeats this writes the same bytes.
     """
     name, chunks = shard
-    entries = sorted(itertools.chain.from_iterable(chunks))
-    records = (entry[KEY_BYTES:] for entry in entries)
+    records = records_by_key(itertools.chain.from_iterable(chunks))
     path = os.path.join(output_dir, name)
-    with files_of(path).replacing(path) as file:
-        written = write_records(file, records)
-    return dataclasses.asdict(ShardInfo(name, *written))
+    file_system = file_system_of(path)
+    return dataclasses.asdict(
+        write_shard(path, records, file_system=file_system)
+    )
 
 
 def _without_duplicates(

@@ -7,7 +7,6 @@ runner that has finished leaves `.work/result.json`.
 
 import contextlib
 import hashlib
-import json
 import os
 import pathlib
 import re
@@ -25,8 +24,9 @@ from albert_tf.config import (
     differences,
     require,
 )
+from albert_tf.io import files
 from albert_tf.io.files import is_disk_full, is_remote, unfinished
-from albert_tf.io.json_files import parse_json
+from albert_tf.io.json_files import parse_json, write_json
 from albert_tf.io.locks import locked
 from albert_tf.records.shards import (
     FORMAT_VERSION,
@@ -69,15 +69,15 @@ class BuildResult(NamedTuple):
 class BuildDirectory:
     """The output directory of a build, made if need be.
 
-    `files` is the module `albert_tf.io.files` or `beam_files`, which has some
-    of its functions.
+    `file_system` is the module `albert_tf.io.files` or `beam_files`, which
+    has some of its functions.
     """
 
     def __init__(
-        self, path: str, config: PretrainingDataConfig, files: Any
+        self, path: str, config: PretrainingDataConfig, file_system: Any
     ) -> None:
         self.path = path
-        self.files = files
+        self.files = file_system
         self.work_path = os.path.join(path, WORK_DIRECTORY)
         self.tokenizer_path = os.path.join(path, TOKENIZER_DIRECTORY)
         self.splitter_path = os.path.join(
@@ -96,7 +96,8 @@ class BuildDirectory:
         Raises:
             UserError: if it was finished with other settings.
         """
-        metadata = read_json(self.files, os.path.join(self.path, METADATA_NAME))
+        path = os.path.join(self.path, METADATA_NAME)
+        metadata = read_json(path, self.files)
         changes = differences(settings, metadata.get("settings", {}))
         if metadata.get("format_version") != FORMAT_VERSION:
             changes.append(f"format_version: {FORMAT_VERSION} here")
@@ -110,7 +111,7 @@ class BuildDirectory:
         # A second try of a runner's worker may have left some.
         self._remove_unfinished(self.path)
         path = os.path.join(self.path, METADATA_NAME)
-        write_json(self.files, path, metadata)
+        write_json(path, metadata, file_system=self.files)
 
     def check_free(self) -> None:
         """Raises UserError if a build would replace files of others.
@@ -155,24 +156,7 @@ class BuildDirectory:
                 lock = os.path.join(self.work_path, _LOCK)
                 hint = "Wait for it or choose another --output_dir."
                 stack.enter_context(locked(lock, hint))
-            # By a build that held it while this one read the corpus.
-            require(
-                not self.is_finished(),
-                f"{self.path} has been finished by another build; choose "
-                "another output directory or start again.",
-            )
-            work = self.files.sizes(self.work_path)
-            path = os.path.join(self.work_path, _PLAN)
-            if _PLAN in work:
-                begun = read_json(self.files, path)
-                changes = differences(plan.to_json(), begun)
-                self._refuse_changes("was begun", changes)
-            else:
-                write_json(self.files, path, plan.to_json())
-            for name in filter(unfinished, work):
-                self.files.remove(os.path.join(self.work_path, name))
-            self._remove_unfinished(self.path)
-            self._remove_unfinished(self.tokenizer_path)
+            self._begin(plan)
             try:
                 yield
             except OSError as error:
@@ -185,6 +169,27 @@ class BuildDirectory:
                     "and start the same command again: it resumes where it "
                     "stopped."
                 ) from None
+
+    def _begin(self, plan: BuildPlan) -> None:
+        """Writes the plan, or compares it with that of a build before."""
+        # Another build may have held it while this one read the corpus.
+        require(
+            not self.is_finished(),
+            f"{self.path} has been finished by another build; choose "
+            "another output directory or start again.",
+        )
+        work = self.files.sizes(self.work_path)
+        path = os.path.join(self.work_path, _PLAN)
+        if _PLAN in work:
+            begun = read_json(path, self.files)
+            changes = differences(plan.to_json(), begun)
+            self._refuse_changes("was begun", changes)
+        else:
+            write_json(path, plan.to_json(), file_system=self.files)
+        for name in filter(unfinished, work):
+            self.files.remove(os.path.join(self.work_path, name))
+        self._remove_unfinished(self.path)
+        self._remove_unfinished(self.tokenizer_path)
 
     def _refuse_changes(self, state: str, changes: list[str]) -> None:
         require(
@@ -214,7 +219,7 @@ class BuildDirectory:
         """Returns the result of a runner, None unless all shards are intact."""
         if _RESULT not in self.files.sizes(self.work_path):
             return None
-        result = BuildResult.from_json(read_json(self.files, self.result_path))
+        result = BuildResult.from_json(read_json(self.result_path, self.files))
         sizes = self.files.sizes(self.path)
         intact = all(
             sizes.get(info.name) == info.num_bytes
@@ -288,26 +293,18 @@ def _size(num_bytes: float) -> str:
     return tqdm.format_sizeof(num_bytes, "B")
 
 
-def write_json(files: Any, path: str, value: Any) -> None:
-    """Writes JSON as `json_files.write_json` does, by any `files`."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    files.makedirs(os.path.dirname(path))
-    with files.replacing(path) as file:
-        file.write(f"{text}\n".encode())
-
-
-def read_json(files: Any, path: str) -> dict[str, Any]:
+def read_json(path: str, file_system: Any = files) -> dict[str, Any]:
     """Returns the JSON object in a file that a build has written, of any size.
 
     Raises:
         UserError: when the file holds no JSON object.
     """
-    with files.open(path) as file:
+    with file_system.open(path) as file:
         content = file.read()
     try:
         return parse_json(content, path)
     except UserError as error:
-        # Not the file alone: what a build left beside it needs it.
+        # The whole directory, since what a build left beside it needs it.
         raise UserError(
             f"{error} Remove the output directory or choose another."
         ) from None

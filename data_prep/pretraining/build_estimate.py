@@ -85,7 +85,7 @@ def estimate_build(
             # The excerpt's end cuts its last instance, about in the middle.
             expected["instances"] -= weight * 0.5 / size
     return BuildEstimate(
-        # Where no document of the sample makes a record, others may.
+        # Other documents may make records where none of the sample does.
         max(num_bytes / max(1.0, num_characters), _MIN_RATIO),
         text_shares(expected, config.max_seq_length),
     )

@@ -29,7 +29,7 @@ from data_prep.corpus.reading import (
     UnitDocument,
     document_names,
     fingerprint,
-    read_again,
+    read_surveyed,
 )
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
@@ -126,18 +126,12 @@ def make_plan(
             `eval_fraction` is to divide a single document.
     """
     report = CorpusReport()
-    characters = Counter[str]()
     for survey in surveys:
         report.merge(survey.report)
-        of_file = survey.report.counts["characters"]
-        characters[survey.file.origin] += of_file
     report.check(max_bad_fraction)
     eval_threshold, notes = 0.0, []
     if config.eval_fraction:
         eval_threshold, notes = _eval_threshold(surveys, config)
-        held_out = round(characters[TRAIN] * config.eval_fraction)
-        characters[EVAL] += held_out
-        characters[TRAIN] -= held_out
     splitter = SENTENCE_SPLITTERS[config.sentence_splitter].train(
         sample.texts()
     )
@@ -145,12 +139,12 @@ def make_plan(
     maker = RecordMaker(tokenizer, splitter, once, masking)
     estimate = estimate_build(sample, maker, config)
     bytes_per_character = config.dupe_factor * estimate.bytes_per_character
+    characters = _characters_of_splits(surveys, config)
     record_bytes = {
         split: int(count * bytes_per_character)
         for split, count in characters.items()
     }
     total = characters.total()
-    objective = SENTENCE_OBJECTIVES[config.sentence_objective]
     forms = {survey.file.form for survey in surveys}
     return BuildPlan(
         surveys=surveys,
@@ -168,16 +162,40 @@ def make_plan(
         record_bytes=record_bytes,
         other_bytes=_other_bytes(report, sample, config),
         partition=_partition(record_bytes, config),
-        unit_characters=min(
-            max(_MIN_UNIT_CHARS, total // _UNITS),
-            _MAX_UNIT_CHARS,
-            int(_MAX_UNIT_BYTES / bytes_per_character),
-        ),
-        num_groups=(
-            1 + total // _GROUP_CHARS if objective.needs_other_documents else 0
-        ),
+        unit_characters=_unit_characters(total, bytes_per_character),
+        num_groups=_num_groups(total, config),
         eval_threshold=eval_threshold,
     )
+
+
+def _characters_of_splits(
+    surveys: Sequence[FileSurvey], config: PretrainingDataConfig
+) -> Counter[str]:
+    """Returns the characters of text of each split, about."""
+    characters = Counter[str]()
+    for survey in surveys:
+        of_file = survey.report.counts["characters"]
+        characters[survey.file.origin] += of_file
+    if config.eval_fraction:
+        held_out = round(characters[TRAIN] * config.eval_fraction)
+        characters[EVAL] += held_out
+        characters[TRAIN] -= held_out
+    return characters
+
+
+def _unit_characters(total: int, bytes_per_character: float) -> int:
+    return min(
+        max(_MIN_UNIT_CHARS, total // _UNITS),
+        _MAX_UNIT_CHARS,
+        int(_MAX_UNIT_BYTES / bytes_per_character),
+    )
+
+
+def _num_groups(total: int, config: PretrainingDataConfig) -> int:
+    objective = SENTENCE_OBJECTIVES[config.sentence_objective]
+    if not objective.needs_other_documents:
+        return 0
+    return 1 + total // _GROUP_CHARS
 
 
 def plan_settings(
@@ -277,7 +295,7 @@ def _other_bytes(
 def read_corpus(plan: BuildPlan) -> Iterator[UnitDocument]:
     """Yields all documents in order, each with its split."""
     for survey in plan.surveys:
-        for document in read_again(survey):
+        for document in read_surveyed(survey):
             yield plan.unit_document(survey, document)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig, require
 from albert_tf.io import files
+from albert_tf.io.json_files import write_json
 from albert_tf.records.shards import ShardInfo, write_shard
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.corpus.duplicates import remove_duplicates
@@ -28,7 +29,6 @@ from data_prep.pretraining.build_directory import (
     BuildResult,
     is_intact,
     read_json,
-    write_json,
 )
 from data_prep.pretraining.build_plan import BuildPlan, group_of, read_corpus
 from data_prep.pretraining.document_groups import in_groups
@@ -96,7 +96,7 @@ class LocalRunner(contextlib.AbstractContextManager):
         counts, runs = self._make_parts(plan, directory)
         shards = self._make_shards(plan, directory, runs)
         result = {"shards": shards, "counts": counts}
-        write_json(files, directory.result_path, result)
+        write_json(directory.result_path, result)
         return BuildResult.from_json(result)
 
     def _make_parts(
@@ -167,7 +167,7 @@ def _record_maker(
 ) -> RecordMaker:
     """Returns the maker of a build's records, made once in a process."""
     splitter = SENTENCE_SPLITTERS[config.sentence_splitter].from_json(
-        read_json(files, splitter_path)
+        read_json(splitter_path)
     )
     return RecordMaker(load_tokenizer(tokenizer_dir), splitter, config, masking)
 
@@ -228,11 +228,11 @@ def _make_shard(
     name = partition.shard_name(*split_and_number)
     entry_path = os.path.join(work_dir, f"{name}.json")
     if os.path.exists(entry_path):
-        entry = read_json(files, entry_path)
+        entry = read_json(entry_path)
         if is_intact(output_dir, ShardInfo(**entry)):
             return entry
     records = shard_records(runs, partition, *split_and_number)
     info = write_shard(os.path.join(output_dir, name), records)
     entry = dataclasses.asdict(info)
-    write_json(files, entry_path, entry)
+    write_json(entry_path, entry)
     return entry

@@ -9,6 +9,7 @@ the whole corpus that no runner and no number of workers can change.
 """
 
 import contextlib
+import functools
 import logging
 import os
 from collections import Counter
@@ -21,6 +22,7 @@ from albert_tf.config import (
     UserError,
     lookup,
 )
+from albert_tf.io.json_files import write_json
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     FORMAT_VERSION,
@@ -30,11 +32,7 @@ from albert_tf.records.shards import (
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.listing import describe_left_out
-from data_prep.pretraining.build_directory import (
-    BuildDirectory,
-    BuildResult,
-    write_json,
-)
+from data_prep.pretraining.build_directory import BuildDirectory, BuildResult
 from data_prep.pretraining.build_estimate import text_shares
 from data_prep.pretraining.build_plan import BuildPlan, make_plan, plan_settings
 from data_prep.pretraining.local_runner import LocalRunner
@@ -47,7 +45,7 @@ def _beam_runner(
     output_dir: str, workers: int, options: Sequence[str], progress: Progress
 ) -> Any:
     del progress  # Beam's own runners report it
-    # Not to hear from Beam about its extras that are not installed.
+    # Beam warns of its extras that are not installed.
     logging.disable(logging.WARNING)
     try:
         from data_prep.pretraining.beam_runner import BeamRunner
@@ -118,9 +116,8 @@ def build_pretraining_data(
             inputs,
             eval_inputs,
             config,
-            find_files=engine.list_files,
+            find_files=functools.partial(engine.list_files, left_out=left_out),
             open_file=engine.open_file,
-            left_out=left_out,
         )
         _refuse_own_files(found, output_dir)
         directory = BuildDirectory(output_dir, config, engine.files)
@@ -143,24 +140,35 @@ def build_pretraining_data(
             settings=settings,
             max_bad_fraction=max_bad_fraction,
         )
-        if faults := plan.report.describe_faults():
-            log(f"{faults}.")
-        for warning in plan.warnings:
-            log(warning)
-        with directory.held(plan):
-            directory.check_room(plan, log)
-            directory.save_tokenizer(tokenizer)
-            write_json(
-                directory.files,
-                directory.splitter_path,
-                plan.splitter_parameters,
-            )
-            result = directory.result()
-            if result is None:
-                result = engine.run(plan, tokenizer, directory)
-            _check_splits(plan, result)
-            metadata = make_metadata(plan, tokenizer, result)
-            directory.finish(metadata)
+        return _carry_out(plan, engine, tokenizer, directory, log)
+
+
+def _carry_out(
+    plan: BuildPlan,
+    engine: Any,
+    tokenizer: Tokenizer,
+    directory: BuildDirectory,
+    log: Callable[[str], None],
+) -> dict[str, Any]:
+    """Writes what a plan has; returns the metadata."""
+    if faults := plan.report.describe_faults():
+        log(f"{faults}.")
+    for warning in plan.warnings:
+        log(warning)
+    with directory.held(plan):
+        directory.check_room(plan, log)
+        directory.save_tokenizer(tokenizer)
+        write_json(
+            directory.splitter_path,
+            plan.splitter_parameters,
+            file_system=directory.files,
+        )
+        result = directory.result()
+        if result is None:
+            result = engine.run(plan, tokenizer, directory)
+        _check_splits(plan, result)
+        metadata = make_metadata(plan, tokenizer, result)
+        directory.finish(metadata)
     directory.files.remove_tree(directory.work_path)
     return metadata
 

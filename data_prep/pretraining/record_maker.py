@@ -16,9 +16,9 @@ import numpy as np
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records import counter_rng
-from albert_tf.records.masking import mask_batch
+from albert_tf.records.masking import MaskingIds, mask_batch
 from albert_tf.records.schemas import serialize_batch
-from albert_tf.records.segments import Step, TokenizedDocument
+from albert_tf.records.segments import Instance, TokenizedDocument
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.reading import UnitDocument
@@ -85,8 +85,8 @@ class RecordMaker:
             counts.update({f"{split}/{n}": c for n, c in of_split.items()})
 
     def _next_batch(
-        self, instances: Iterator[tuple[int, Step]]
-    ) -> list[tuple[int, Step]]:
+        self, instances: Iterator[tuple[int, Instance]]
+    ) -> list[tuple[int, Instance]]:
         with self.clock("cutting segments"):
             return list(itertools.islice(instances, _BATCH))
 
@@ -130,7 +130,7 @@ class RecordMaker:
     def _record_batch(
         self,
         split: str,
-        batch: Sequence[tuple[int, Step]],
+        batch: Sequence[tuple[int, Instance]],
         tokens: Columns,
         counts: Counter[str],
     ) -> RecordBatch:
@@ -149,7 +149,7 @@ class RecordMaker:
 
     def _arrange(
         self,
-        instances: Sequence[Step],
+        instances: Sequence[Instance],
         tokens: Columns,
         counts: Counter[str],
     ) -> tuple[np.ndarray, Columns]:
@@ -164,7 +164,7 @@ class RecordMaker:
         counts["label_1"] += int(labels.sum())
         column = np.arange(self.config.max_seq_length)
         is_token = column < lengths[:, None]
-        # Of each `[batch, seq]`, in the flat tokens.
+        # Positions [batch, seq] in the flat tokens.
         end = first[:, None] + 1
         positions = np.where(
             column < end,
@@ -187,19 +187,16 @@ class RecordMaker:
         self, columns: Columns, keys: np.ndarray, counts: Counter[str]
     ) -> None:
         """Turns the columns into those of static records."""
-        tokenizer = self.tokenizer
         masked = mask_batch(
             columns,
             counter_rng.fold_in(keys, _MASKS),
             config=self.masking,
             num_slots=num_slots(self.config, self.masking),
-            special_ids=tokenizer.special_ids,
-            mask_id=tokenizer.mask_id,
-            replacement_ids=tokenizer.replacement_ids,
+            ids=MaskingIds.of(self.tokenizer),
         )
         columns["token_boundary"] = columns.pop("word_starts")
         columns.update(masked.features)
-        counts.update(masked.counts(tokenizer.mask_id))
+        counts.update(masked.counts(self.tokenizer.mask_id))
 
 
 def _without_padding(

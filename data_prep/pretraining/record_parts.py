@@ -140,6 +140,11 @@ def read_part(
     return Counter(part["counts"]), runs
 
 
+def records_by_key(entries: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the records of entries by ascending key."""
+    return (entry[KEY_BYTES:] for entry in sorted(entries))
+
+
 def shard_records(
     runs: Sequence[str], partition: Partition, split: str, shard: int
 ) -> Iterator[bytes]:
@@ -153,8 +158,7 @@ def shard_records(
     for step in range(1, num_steps + 1):
         past = first + (end - first) * step // num_steps
         entries = [e for s in stretches for e in s.entries_below(past)]
-        for entry in sorted(entries):
-            yield entry[KEY_BYTES:]
+        yield from records_by_key(entries)
 
 
 class _Stretch:

@@ -22,13 +22,10 @@ def list_inputs(
     eval_inputs: Sequence[str],
     config: PretrainingDataConfig,
     *,
-    find_files: Callable[[Sequence[str], set[str]], list[str]] = list_files,
+    find_files: Callable[[Sequence[str]], list[str]] = list_files,
     open_file: OpenFile = open,
-    left_out: set[str] | None = None,
 ) -> list[CorpusFile]:
     """Returns the files to train on, and then those to evaluate on.
-
-    The files of directories that are not read are added to `left_out`.
 
     Raises:
         UserError: for inputs that are missing or that contradict each other.
@@ -38,23 +35,10 @@ def list_inputs(
         f"eval_fraction={config.eval_fraction} and an evaluation input "
         "were both given; one of them is needed, not both.",
     )
-    left_out = set() if left_out is None else left_out
-    separator = config.document_separator
-    if separator == "auto" and config.sentence_splitter == "newline":
-        separator = "blank_line"  # one sentence a line: the form of BERT
-
-    def of_origin(origin: str, paths: list[str]) -> list[CorpusFile]:
-        # Names that do not depend on where the files lie decide the order.
-        names, paths = zip(
-            *sorted(zip(_names(paths), paths, strict=True)), strict=True
-        )
-        skipped = config.skip_header_lines
-        return corpus_files(paths, names, separator, open_file, skipped, origin)
-
-    to_train = of_origin(TRAIN, find_files(inputs, left_out))
+    to_train = _of_origin(TRAIN, find_files(inputs), config, open_file)
     if not eval_inputs:
         return to_train
-    to_evaluate = of_origin(EVAL, find_files(eval_inputs, left_out))
+    to_evaluate = _of_origin(EVAL, find_files(eval_inputs), config, open_file)
     locations = (
         {_absolute(file.path, os.path.realpath) for file in files}
         for files in (to_train, to_evaluate)
@@ -62,6 +46,26 @@ def list_inputs(
     for path in sorted(set.intersection(*locations)):
         raise UserError(f"{path} is in the input and the evaluation input.")
     return to_train + to_evaluate
+
+
+def _of_origin(
+    origin: str,
+    paths: Sequence[str],
+    config: PretrainingDataConfig,
+    open_file: OpenFile,
+) -> list[CorpusFile]:
+    """Returns the files of an input list, in the order of their names.
+
+    The names do not depend on where the files lie.
+    """
+    separator = config.document_separator
+    if separator == "auto" and config.sentence_splitter == "newline":
+        separator = "blank_line"  # one sentence a line: the form of BERT
+    names, paths = zip(
+        *sorted(zip(_names(paths), paths, strict=True)), strict=True
+    )
+    skipped = config.skip_header_lines
+    return corpus_files(paths, names, separator, open_file, skipped, origin)
 
 
 def _absolute(path: str, function: Callable[[str], str]) -> str:

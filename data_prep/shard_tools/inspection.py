@@ -13,8 +13,7 @@ import numpy as np
 from albert_tf.config import MaskingConfig, require
 from albert_tf.io import files
 from albert_tf.records import counter_rng
-from albert_tf.records.masking import mask_batch
-from albert_tf.records.parsed_batch import STATIC, RecordRules, read_rules
+from albert_tf.records.masking import MaskingIds, mask_batch
 from albert_tf.records.schemas import namer_of
 from albert_tf.records.shards import METADATA_NAME, named_shards, read_metadata
 from albert_tf.records.tfrecord import read_records
@@ -22,6 +21,11 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.tokenizer_base import SPACE
 from albert_tf.text.wordpiece import CONTINUATION
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
+from data_prep.shard_tools.record_rules import (
+    STATIC,
+    RecordRules,
+    read_rules,
+)
 from data_prep.shard_tools.shard_import import read_lengths
 
 # Files of google-research/albert do not name their objective, sop or nsp.
@@ -106,15 +110,12 @@ def _mask(
     batch: Mapping[str, np.ndarray], number: int, rules: RecordRules
 ) -> dict[str, np.ndarray]:
     """Returns the masked features of a dynamic record by one draw."""
-    tokenizer = rules.tokenizer
     return mask_batch(
         batch,
         counter_rng.fold_in(0, number),
         config=rules.masking,
         num_slots=rules.num_slots,
-        special_ids=tokenizer.special_ids,
-        mask_id=tokenizer.mask_id,
-        replacement_ids=tokenizer.replacement_ids,
+        ids=MaskingIds.of(rules.tokenizer),
     ).features
 
 

@@ -9,19 +9,12 @@ import glob
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, lookup, require
 from albert_tf.io.directories import new_directory
 from albert_tf.io.json_files import write_json
-from albert_tf.records.invariants import invariants_for
-from albert_tf.records.parsed_batch import (
-    DYNAMIC,
-    STATIC,
-    ParsedBatch,
-    RecordRules,
-)
 from albert_tf.records.schemas import namer_of, parse_columns
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
@@ -35,11 +28,11 @@ from albert_tf.records.shards import (
 )
 from albert_tf.records.tfrecord import read_records
 from albert_tf.text.tokenizer import load_tokenizer
+from data_prep.shard_tools.record_checks import check_records, count_records
+from data_prep.shard_tools.record_rules import DYNAMIC, STATIC, RecordRules
 
 # Records checked at a time.
 _BATCH = 256
-# Of a batch, those that metadata.json has.
-_COUNTS = ("instances", "instance_tokens", "masked_tokens", "label_1")
 
 
 def import_shards(
@@ -84,36 +77,45 @@ def import_shards(
     rules = RecordRules(STATIC, objective, *lengths[0], None, tokenizer)
     try:
         with new_directory(output_dir) as temporary:
-            splits, statistics = {}, {}
-            for name, paths in sorted(files.items()):
-                splits[name], statistics[name] = _write_split(
-                    name, paths, temporary, rules
-                )
-            tokenizer.save(os.path.join(temporary, TOKENIZER_DIRECTORY))
-            metadata = {
-                "format_version": FORMAT_VERSION,
-                "record_kind": STATIC,
-                "sentence_objective": sentence_objective,
-                "max_seq_length": rules.max_seq_length,
-                "num_slots": rules.num_slots,
-                "random_seed": None,
-                "tokenizer": describe_tokenizer(tokenizer),
-                "splits": splits,
-                "statistics": {"corpus": {}, **statistics},
-                "settings": {
-                    "tokenizer_fingerprint": tokenizer.fingerprint,
-                    "imported_files": {
-                        name: [os.path.basename(path) for path in paths]
-                        for name, paths in sorted(files.items())
-                    },
-                },
-            }
-            write_json(os.path.join(temporary, METADATA_NAME), metadata)
+            metadata = _write_directory(temporary, files, rules)
             os.replace(temporary, output_dir)
     except OSError as error:
         raise UserError(
             f"{output_dir} cannot be written: {error.strerror}."
         ) from None
+    return metadata
+
+
+def _write_directory(
+    directory: str, files: Mapping[str, Sequence[str]], rules: RecordRules
+) -> dict[str, Any]:
+    """Writes shards, tokenizer and metadata.json, and returns the last."""
+    splits, statistics = {}, {}
+    for name, paths in sorted(files.items()):
+        splits[name], statistics[name] = _write_split(
+            name, paths, directory, rules
+        )
+    tokenizer = rules.tokenizer
+    tokenizer.save(os.path.join(directory, TOKENIZER_DIRECTORY))
+    metadata = {
+        "format_version": FORMAT_VERSION,
+        "record_kind": STATIC,
+        "sentence_objective": rules.objective.name,
+        "max_seq_length": rules.max_seq_length,
+        "num_slots": rules.num_slots,
+        "random_seed": None,
+        "tokenizer": describe_tokenizer(tokenizer),
+        "splits": splits,
+        "statistics": {"corpus": {}, **statistics},
+        "settings": {
+            "tokenizer_fingerprint": tokenizer.fingerprint,
+            "imported_files": {
+                name: [os.path.basename(path) for path in paths]
+                for name, paths in sorted(files.items())
+            },
+        },
+    }
+    write_json(os.path.join(directory, METADATA_NAME), metadata)
     return metadata
 
 
@@ -217,19 +219,16 @@ def _checked_records(
 ) -> Iterator[bytes]:
     """Yields a file's records, or raises UserError at the first wrong one."""
     records = read_records(path)
-    invariants = [row for row in invariants_for(rules) if row.needed_to_train]
     begin = 0
     while serialized := list(itertools.islice(records, _BATCH)):
         namer = namer_of(path, begin)
-        batch = ParsedBatch(rules.parse(serialized, namer), rules)
-        for row in invariants:
-            wrong = row.broken(batch)
-            for number in wrong.records():
+        features = rules.parse(serialized, namer)
+        for check in check_records(features, rules):
+            for number in check.failed_records():
                 raise UserError(
-                    f"{namer(number)}: expected that {row.name}, got "
-                    f"{wrong.describe(number)}; was another vocabulary used?"
+                    f"{namer(number)}: expected that {check.statement}, got "
+                    f"{check.describe(number)}; was another vocabulary used?"
                 )
-        found = batch.counts()
-        counts.update({name: found[name] for name in _COUNTS})
+        counts.update(count_records(features))
         yield from serialized
         begin += len(serialized)

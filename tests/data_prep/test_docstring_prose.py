@@ -38,13 +38,6 @@ CODE = {
         It may even hold several full sentences.
         ```
         """,
-    "pre": """
-        <pre class="x">
-
-        The code here could be anything at all.
-
-        </pre>
-        """,
     "literal block": """
         Here::
 

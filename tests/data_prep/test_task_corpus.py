@@ -59,7 +59,7 @@ def test_a_file_of_the_user_stays(tmp_path):
     with pytest.raises(UserError, match=r"train\.txt exists, with other text"):
         build_task_corpus(task, str(tmp_path), str(tmp_path))
     assert (tmp_path / "train.txt").read_text() == tagged
-    # The same again is no harm.
+    # Repeating it does no harm.
     assert corpus_of(task, tmp_path) == corpus_of(task, tmp_path)
 
 

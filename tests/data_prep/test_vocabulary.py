@@ -125,8 +125,8 @@ def test_finished_directory_is_left_alone(finished):
         raise AssertionError("the input is read again")
         yield
 
-    again = train_vocabulary(unread(), finished, vocab_size=200)
-    assert again == json.loads(before["vocab_summary.json"])
+    repeated = train_vocabulary(unread(), finished, vocab_size=200)
+    assert repeated == json.loads(before["vocab_summary.json"])
     expected = (
         r"other settings \(keep_accents: True here, False there; "
         r"vocab_size: 90 here, 200 there\); choose a new"

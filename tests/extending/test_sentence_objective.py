@@ -23,9 +23,7 @@ def test_a_row_is_all_that_an_objective_needs(
     )
     statistics = read_metadata(shards)["statistics"]
     assert 0.4 < statistics["train"]["label_1_share"] < 0.6
-    report = verify_directory(shards)
-    assert report.ok
-    assert "half of the labels are drawn as 1" in report.checks
+    assert verify_directory(shards).ok
     config = override(
         small_config,
         {"num_train_steps": 1, "sentence_objective": "continuation"},

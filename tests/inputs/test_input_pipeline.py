@@ -9,7 +9,6 @@ from albert_tf.inputs import part_widths
 from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
     check_shards,
-    prefetch,
     sentence_objective,
     training_positions,
 )
@@ -137,29 +136,6 @@ def test_the_sentence_objective_is_that_of_the_shards(
             sentence_objective(held_out)
 
 
-def test_prefetch_keeps_order_and_passes_errors_on():
-    assert list(prefetch(hex, range(5, 9))) == ["0x5", "0x6", "0x7", "0x8"]
-
-    def broken(step):
-        if step == 2:
-            raise UserError("record 17 is damaged")
-        return step
-
-    seen = []
-    with pytest.raises(UserError, match="record 17"):
-        for item in prefetch(broken, range(5)):
-            seen.append(item)
-    assert seen == [0, 1]
-
-
-def test_prefetch_stops_with_its_consumer():
-    steps = iter(range(1000))
-    for item in prefetch(abs, steps, depth=2):
-        if item == 3:
-            break
-    assert next(steps) < 20
-
-
 def test_empty_shards_are_refused(tmp_path):
     write_shards(tmp_path, {"train": [[]]})
     with pytest.raises(UserError, match=f"^{tmp_path}: .* are empty"):
@@ -168,7 +144,7 @@ def test_empty_shards_are_refused(tmp_path):
 
 def test_a_bad_record_is_reported_with_its_location(objective_shards):
     source = batches(objective_shards("sop", "dynamic"))
-    # As if the sequences had been promised to be shorter.
+    # The sequences are longer than was promised.
     source.max_seq_length = 8
     message = r"train-00000-of-00001\.tfrecord, record \d+ has \d+ tokens"
     with pytest.raises(UserError, match=message):

@@ -81,7 +81,7 @@ def test_windows_depend_on_epoch_and_seed():
         return {n for s in steps for n in batches.record_numbers(s).tolist()}
 
     ours, theirs = training(of), training(of, seed=2)
-    # Of two halves drawn by chance half is the same.
+    # Two halves drawn by chance share a half.
     for other in (window(ours, 128), window(theirs, 0)):
         assert 64 < len(window(ours, 0) & other) < 192
     assert not window(ours, 0) & window(ours, 64)
@@ -165,7 +165,7 @@ def test_an_evaluation_takes_every_example_once_the_longest_first():
     assert sorted(numbers) == list(range(62))
     lengths = of.lengths[numbers]
     assert (np.diff(lengths) <= 0).all()
-    # Those of equal length stay in their order.
+    # Examples of equal length stay in their order.
     same = np.diff(lengths) == 0
     assert same.any() and (np.diff(numbers)[same] > 0).all()
 

@@ -58,7 +58,7 @@ def columns_of(number):
     return st.dictionaries(NAMES, st.one_of(*lists), min_size=1)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 4).flatmap(columns_of))
 def test_the_bytes_are_those_of_protobuf(columns):
     check(
@@ -72,7 +72,7 @@ def test_the_bytes_are_those_of_protobuf(columns):
 def test_every_length_of_varint_and_of_list():
     for value in BORDERS:
         check({"ids": ([value, 0, value, 1, value], [2, 0, 3])})
-    for length in (0, 1, 127, 128, 16383, 16384, 2**21):
+    for length in (0, 1, 127, 128, 16383, 16384):
         check({"ids": (np.arange(length) % 100, [length])})
 
 

@@ -55,7 +55,7 @@ settings_of_a_cut = st.fixed_dictionaries(
 every_second_word = st.integers(1, 9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(["sop", "none"]),
     sentence_sizes,
@@ -93,7 +93,7 @@ def test_instances_are_consecutive_text_and_lose_none(
         assert counts["repeated_tokens"] == 0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(sentence_sizes, st.integers(16, 64))
 def test_segments_begin_at_sentences_or_at_words_of_long_ones(sizes, length):
     word_starts = np.arange(2000) % 3 == 0
@@ -111,7 +111,7 @@ def test_segments_begin_at_sentences_or_at_words_of_long_ones(sizes, length):
             assert place in borders or word_starts[place] or no_room
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(sentence_sizes, min_size=1, max_size=4),
     settings_of_a_cut,

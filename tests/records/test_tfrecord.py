@@ -35,7 +35,7 @@ def test_the_bytes_are_those_of_tensorflow(tmp_path):
     assert list(read_records(tmp_path / "oracle")) == RECORDS
 
 
-# Where the fourth record begins: three frames of 16 bytes and their data.
+# The fourth record begins behind three frames of 16 bytes and their data.
 FOURTH = 3 * 16 + 0 + 1 + 300
 
 

@@ -25,7 +25,7 @@ from pretraining_runs import (
 
 from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import RuntimeConfig
-from albert_tf.inputs import input_pipeline
+from albert_tf.inputs import prefetch
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.io import files
@@ -231,7 +231,7 @@ def test_a_signal_ends_a_run_that_waits_for_data(
 
     monkeypatch.setattr(SourceSchedule, "batch", stuck)
     after_calls(7, made_seven.set, monkeypatch.setattr)
-    monkeypatch.setattr(input_pipeline, "_JOIN_SECONDS", 0.1)
+    monkeypatch.setattr(prefetch, "_JOIN_SECONDS", 0.1)
     with pytest.raises(RunStopped, match="saved at step 7; ") as raised:
         fake_run()
     hanging.set()
@@ -250,7 +250,7 @@ def test_a_stalled_reader_ends_the_run(fake_run, monkeypatch, capfd):
         return plain_batch(self, step, passed_over, rows)
 
     monkeypatch.setattr(SourceSchedule, "batch", batch)
-    monkeypatch.setattr(input_pipeline, "_JOIN_SECONDS", 0.1)
+    monkeypatch.setattr(prefetch, "_JOIN_SECONDS", 0.1)
     try:
         with pytest.raises(RunStopped, match="step 4 was not read within 1 s"):
             fake_run(RuntimeConfig(data_timeout_secs=1.0))

@@ -182,7 +182,7 @@ def test_waiting_is_a_share_of_the_time(work, clock, monkeypatch):
         clock.now += 3.0
         trained.append(batch)
 
-    monkeypatch.setattr("albert_tf.inputs.input_pipeline.prefetch", batches)
+    monkeypatch.setattr("albert_tf.inputs.prefetch.prefetch", batches)
     stage = DataWait(SimpleNamespace(work=work, ceiling=2.0))
     turn = stage.turn(SimpleNamespace(train_on=train_on), None)
     # As many as warm the pipeline up, and then for about five seconds.

@@ -101,10 +101,10 @@ def test_digests_are_the_same_for_ever():
 
 @pytest.mark.slow
 def test_memory_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(duplicates, "_CHUNK_ROWS", 5_000)
+    monkeypatch.setattr(duplicates, "_CHUNK_ROWS", 1_000)
 
     def documents():
-        for number in range(250):
+        for number in range(50):
             numbers = range(1000 * number, 1000 * (number + 1))
             # Half of the paragraphs are all the same.
             yield item("x", *(str(n % 2 and n) for n in numbers))
@@ -119,6 +119,6 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert counts["duplicate_paragraphs"] == 124_999
-    # The rows alone are 6 MB.
-    assert peak < 2e6
+    assert counts["duplicate_paragraphs"] == 24_999
+    # The rows alone are 1.2 MB.
+    assert peak < 6e5

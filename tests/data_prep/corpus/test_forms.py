@@ -13,7 +13,7 @@ def forms(separator, *paths):
 def test_the_form_follows_from_the_suffix():
     names = ["a.md", "b.jsonl.gz", "c.json", "d.ndjson", "e.MD.GZ"]
     expected = ["markdown", *["json_lines"] * 3, "markdown"]
-    # Without opening them: they do not exist.
+    # The files are not opened: they do not exist.
     assert forms("blank_line", *names) == expected
 
 

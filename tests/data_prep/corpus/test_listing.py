@@ -102,16 +102,16 @@ def test_linked_directories_are_followed_once(tmp_path):
     folder = tmp_path / "corpus"
     for name in ("y", "x", "z"):
         (folder / name).symlink_to(tmp_path / "store")
-    (folder / "again").symlink_to(folder / "deep")
+    (folder / "alias").symlink_to(folder / "deep")
     (folder / "deep" / "up").symlink_to(folder)
     (folder / "deep" / "here").symlink_to(".")
     (tmp_path / "store" / "itself").symlink_to("itself")
     (tmp_path / "store" / "back").symlink_to(folder / "deep")
     assert list_files([str(folder)]) == [
-        str(folder / "again" / "b.txt"),
+        str(folder / "alias" / "b.txt"),
         str(folder / "x" / "a.txt"),
     ]
-    assert os.path.samefile(inside, folder / "again" / "b.txt")
+    assert os.path.samefile(inside, folder / "alias" / "b.txt")
 
 
 def test_a_linked_file_is_read_once_by_its_first_path(tmp_path):

@@ -265,7 +265,7 @@ def test_a_damaged_gzip_keeps_what_could_be_read(tmp_path, damage):
     ("name", "text"),
     [
         ("a.txt", b"one\n\ntwo"),
-        # Its form is found by its first line.
+        # The first line decides on the form.
         ("wiki_00", b'{"text": "one\\n\\ntwo"}'),
     ],
 )
@@ -374,16 +374,18 @@ def test_parts_hold_every_character(tmp_path_factory, pieces, limit):
     ("name", "line", "most"),
     [
         # Two documents of MAX_DOCUMENT_CHARS, as lists and joined.
-        ("one_line.txt", "word " * 20, 30),
-        ("nothing.txt", "\0" + "x" * 99, 30),
-        ("unclosed.md", "word <!--\n```\n" + "word " * 80 + "\n", 30),
-        ("bomb.txt.gz", " " * 100, 30),
+        ("one_line.txt", "word " * 20, 4),
+        ("nothing.txt", "\0" + "x" * 99, 4),
+        ("unclosed.md", "word <!--\n```\n" + "word " * 80 + "\n", 4),
+        ("bomb.txt.gz", " " * 100, 4),
         # The line and its text, whole and in pieces.
-        ("one_line.jsonl", "word " * 20, 160),
+        ("one_line.jsonl", "word " * 20, 24),
     ],
 )
-def test_memory_is_bounded(tmp_path, name, line, most):
-    text = line * (40_000_000 // len(line))
+def test_memory_is_bounded(tmp_path, monkeypatch, name, line, most):
+    monkeypatch.setattr(reading, "MAX_DOCUMENT_CHARS", 400_000)
+    monkeypatch.setattr(reading, "MAX_LINE_CHARS", 100_000)
+    text = line * (6_000_000 // len(line))
     if name.endswith("jsonl"):
         text = json.dumps({"text": text})
     path = write(tmp_path / name, text)
@@ -430,7 +432,7 @@ def test_a_survey_is_an_account_of_reading(tmp_path):
 def checked(path, sha256, **keywords):
     file = CorpusFile(path, "a", "blank_line", skip_header_lines=1)
     survey = FileSurvey(file, 0, sha256, CorpusReport())
-    return reading.read_again(survey, **keywords)
+    return reading.read_surveyed(survey, **keywords)
 
 
 DATA = "\n".join(LINES).encode()

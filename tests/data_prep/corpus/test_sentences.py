@@ -1,8 +1,5 @@
 import json
-import os
 import random
-import subprocess
-import sys
 import unicodedata
 
 import pytest
@@ -91,20 +88,6 @@ def test_punkt_comes_back_from_json(punkt):
     # Splitting has learned nothing.
     restored.split("Never seen. Nor this! And prof. Unheard of. So.")
     assert json.dumps(restored.to_json()) == text
-
-
-@pytest.mark.slow
-def test_the_order_of_hashes_does_not_matter(punkt):
-    code = (
-        "import json, sys;"
-        "from data_prep.corpus.sentences import PunktSplitter;"
-        f"print(json.dumps(PunktSplitter.train([{TEXT!r}]).to_json()))"
-    )
-    environment = {"PYTHONHASHSEED": "1", "PYTHONPATH": ":".join(sys.path)}
-    output = subprocess.check_output(
-        [sys.executable, "-c", code], env=os.environ | environment, text=True
-    )
-    assert output == json.dumps(punkt.to_json()) + "\n"
 
 
 @pytest.mark.parametrize("unit", ["word ", "a.b", ". ", "So it is. ", "走了"])

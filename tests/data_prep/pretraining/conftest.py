@@ -28,14 +28,14 @@ def builder(corpus, tiny_directory, directory):
     names = inspect.signature(build_pretraining_data).parameters
 
     def call(output="out", inputs=(corpus,), **keywords):
-        given = {n: v for n, v in keywords.items() if n in names}
+        arguments = {n: v for n, v in keywords.items() if n in names}
         config = {n: v for n, v in keywords.items() if n not in names}
         return build_pretraining_data(
             list(inputs),
             output if "://" in output else str(directory / output),
             tokenizer_dir=str(tiny_directory),
             config=PretrainingDataConfig(**{"max_seq_length": 48} | config),
-            **{"masking": MaskingConfig()} | given,
+            **{"masking": MaskingConfig()} | arguments,
         )
 
     return call

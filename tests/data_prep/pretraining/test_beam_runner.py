@@ -13,7 +13,12 @@ from build_helpers import digests
 
 from albert_tf.config import UserError
 from albert_tf.io import files
-from data_prep.pretraining import beam_runner, build_plan, pretraining_data
+from data_prep.pretraining import (
+    beam_engine,
+    beam_runner,
+    build_plan,
+    pretraining_data,
+)
 from data_prep.pretraining.beam_files import list_files
 from data_prep.pretraining.build_estimate import BuildEstimate, text_shares
 from data_prep.pretraining.local_runner import LocalRunner
@@ -23,7 +28,7 @@ BEAM = {"runner": "beam"}
 
 
 def texts(sentences):
-    """A corpus by file name: all forms; paragraphs and documents again."""
+    """A corpus by file name: all forms, with duplicates."""
     paragraphs = [" ".join(sentences[i : i + 4]) for i in range(0, 400, 4)]
 
     def text(begin, end):
@@ -34,7 +39,7 @@ def texts(sentences):
     ]
     return {
         "a.txt": text(0, 20),
-        "b/again.txt": text(10, 30),
+        "b/overlap.txt": text(10, 30),
         "b/whole.txt": text(0, 20),
         "b/packed.txt.gz": text(30, 40),
         "c.jsonl": "\n".join([*json_lines, json_lines[0]]),
@@ -71,18 +76,29 @@ def assert_same(tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"record_kind": "static", "dupe_factor": 2},
-        {"sentence_objective": "nsp", "num_shards": 2, "eval_fraction": 0.3},
-        {"sentence_objective": "none", "sentence_splitter": "newline"},
         {
+            "record_kind": "static",
+            "dupe_factor": 2,
             "inputs": ["b", "c.jsonl"],
             "eval_inputs": ["a.txt", "e.md"],
             "remove_duplicates": "paragraphs",
         },
-        {"remove_duplicates": "documents", "sentence_objective": "nsp"},
-        {"skip_header_lines": 2, "num_shards": 40, "eval_fraction": 1e-9},
+        {
+            "sentence_objective": "nsp",
+            "num_shards": 2,
+            "eval_fraction": 0.3,
+            "remove_duplicates": "documents",
+        },
+        {
+            "sentence_objective": "none",
+            "sentence_splitter": "newline",
+            "skip_header_lines": 2,
+            "max_seq_length": 256,
+            "num_shards": 40,
+            "eval_fraction": 1e-9,
+        },
     ],
-    ids=str,
+    ids=["static", "nsp", "none"],
 )
 def test_the_bytes_are_those_of_the_local_runner(
     build, corpus, tmp_path, settings, monkeypatch
@@ -107,12 +123,13 @@ def test_the_bytes_are_those_of_the_local_runner(
 
 @pytest.mark.slow
 def test_processes_write_the_same_bytes(build, tmp_path, monkeypatch):
-    """Workers of their own: all that they need can be sent to them."""
+    """All that a worker process needs can be sent to it; one starts sooner."""
     root = str(Path(beam_runner.__file__).parents[1])
     monkeypatch.setenv("PYTHONPATH", root)
     settings = {"remove_duplicates": "paragraphs", "num_shards": 2}
     build("local", **settings)
-    build("beam", **settings, runner="beam", workers=2)
+    options = {"workers": 2, "runner_options": ["--direct_num_workers=1"]}
+    build("beam", **settings, runner="beam", **options)
     assert_same(tmp_path)
 
 
@@ -287,8 +304,8 @@ def test_remote_shards_of_others_are_refused(build, remote):
 
 def test_remote_files_are_replaced_whole(remote):
     directory = "memory://store/x"
-    beam_files = beam_runner.files_of(directory)
-    assert beam_runner.files_of("/store/x") is files
+    beam_files = beam_engine.file_system_of(directory)
+    assert beam_engine.file_system_of("/store/x") is files
     path = f"{directory}/file"
     assert beam_files.sizes(directory) == {}
     beam_files.remove_tree(directory)
@@ -368,13 +385,13 @@ def test_a_pipeline_that_is_not_run_is_an_error(build, monkeypatch):
         def wait_until_finish(self):
             return None
 
-    monkeypatch.setattr(beam_runner.beam.Pipeline, "run", lambda self: Made())
+    monkeypatch.setattr(beam_engine.beam.Pipeline, "run", lambda self: Made())
     with pytest.raises(UserError, match="ended as STOPPED and left no result"):
         build("out", runner="beam")
 
 
 def test_without_beam_the_message_names_its_requirements(build, monkeypatch):
-    for name in ("beam_runner", "beam_files"):
+    for name in ("beam_runner", "beam_engine", "beam_files"):
         monkeypatch.delitem(sys.modules, f"data_prep.pretraining.{name}")
         monkeypatch.delattr(f"data_prep.pretraining.{name}")
     monkeypatch.setitem(sys.modules, "apache_beam", None)

@@ -1,27 +1,23 @@
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.io import files
-from data_prep.pretraining.build_directory import (
-    _size,
-    read_json,
-    write_json,
-)
+from albert_tf.io.json_files import write_json
+from data_prep.pretraining.build_directory import _size, read_json
 
 
 def test_large_json_is_written_and_read(tmp_path):
     """Above what is allowed of JSON that users bring."""
-    path = str(tmp_path / "new" / "metadata.json")
+    path = str(tmp_path / "metadata.json")
     value = {f"é-{n:05}": ["x" * 50, 2.5, None] for n in range(20_000)}
-    write_json(files, path, value)
-    assert read_json(files, path) == value
+    write_json(path, value)
+    assert read_json(path) == value
 
 
 def test_damaged_json_is_refused_with_advice(tmp_path):
     path = tmp_path / "metadata.json"
     path.write_text('{"settings": {"seed"')
     with pytest.raises(UserError, match=f"^{path} is n.* Remove the"):
-        read_json(files, str(path))
+        read_json(str(path))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from handmade_records import TOKENIZER
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records import counter_rng
-from albert_tf.records.masking import mask_batch
+from albert_tf.records.masking import MaskingIds, mask_batch
 from albert_tf.records.schemas import parse_batch
 from data_prep.corpus.reading import Document, UnitDocument
 from data_prep.corpus.sentences import NewlineSplitter
@@ -54,9 +54,7 @@ def test_static_records_are_the_dynamic_ones_masked():
         counter_rng.fold_in(keys, 2),
         config=MaskingConfig(),
         num_slots=4,
-        special_ids=TOKENIZER.special_ids,
-        mask_id=TOKENIZER.mask_id,
-        replacement_ids=TOKENIZER.replacement_ids,
+        ids=MaskingIds.of(TOKENIZER),
     )
     expected["token_boundary"] = expected.pop("word_starts")
     np.testing.assert_equal(found, expected | masked.features)

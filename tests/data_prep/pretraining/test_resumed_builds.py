@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 from build_helpers import digests, work_in_pieces
@@ -16,27 +17,22 @@ from data_prep.pretraining import local_runner, pretraining_data
 from data_prep.pretraining.build_directory import BuildDirectory
 
 
-def test_a_finished_directory_is_left_as_it_is(build, tmp_path):
+def test_a_finished_directory_is_left_as_it_is(build, tmp_path, corpus):
     metadata = build()
     before = {
         path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()
     }
     os.mkdir(tmp_path / "out" / ".work")
-    assert build() == metadata
+    # What does not touch dynamic records is no other setting.
+    assert build(masking=MaskingConfig(max_ngram=1)) == metadata
     assert before == {
         path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()
     }
-
-
-def test_a_directory_of_other_settings_is_refused(build, tmp_path, corpus):
-    build()
     message = "random_seed: 5 here, 12345 there.*another output"
     with pytest.raises(UserError, match=message):
         build(random_seed=5)
     with pytest.raises(UserError, match=r"inputs\.train\.num_files: 1 here"):
         build(inputs=[f"{corpus}/books/0.txt"])
-    # What does not touch dynamic records is no other setting.
-    build(masking=MaskingConfig(max_ngram=1))
     build("static", record_kind="static")
     with pytest.raises(UserError, match=r"masking\.max_ngram: 1 here, 3"):
         build(
@@ -45,51 +41,50 @@ def test_a_directory_of_other_settings_is_refused(build, tmp_path, corpus):
 
 
 def test_an_interrupted_build_makes_only_what_is_missing(
-    build, tmp_path, monkeypatch
+    build, whole, tmp_path, monkeypatch
 ):
     work_in_pieces(monkeypatch)
-    made, most = [], 10**6
+    made, most = Counter(), {}
 
-    def limited(function):
+    def limited(name, function):
         def call(*arguments):
-            if len(made) == most:
+            if made[name] == most.get(name):
                 raise OSError("disk full")
-            made.append(function)
+            made[name] += 1
             return function(*arguments)
 
         return call
 
     for name in ("write_part", "write_shard"):
-        function = limited(getattr(local_runner, name))
+        function = limited(name, getattr(local_runner, name))
         monkeypatch.setattr(local_runner, name, function)
-    build("whole", num_shards=3)
-    whole, made = made, []
-    assert len(whole) > 8 + 3
-    # Interrupted among the parts, then among the shards.
-    for number in (4, len(whole) - 2):
-        most = number
+    for limits in ({"write_part": 4}, {"write_shard": 1}):
+        most = limits
         with pytest.raises(OSError, match="disk full"):
             build("out", num_shards=3)
         with pytest.raises(UserError, match="unfinished"):
             open_shards(tmp_path / "out", "train")
-    most = 10**6
+        parts = (tmp_path / "out" / ".work").glob("unit-*.json")
+        assert made["write_part"] == len([*parts])
+    most = {}
+    before = made["write_part"]
+    assert before > 8
     build("out", num_shards=3)
-    assert made == whole
-    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+    assert made == {"write_part": before, "write_shard": 3}
+    assert digests(tmp_path / "out") == digests(whole[0])
 
 
 def test_a_shard_that_was_damaged_meanwhile_is_made_again(
-    build, tmp_path, monkeypatch
+    build, whole, tmp_path, monkeypatch
 ):
-    build("whole", num_shards=2)
     with monkeypatch.context() as patch:
         patch.setattr(pretraining_data, "make_metadata", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            build(num_shards=2)
-    shard = tmp_path / "out" / "train-00001-of-00002.tfrecord"
+            build(num_shards=3)
+    shard = tmp_path / "out" / "train-00001-of-00003.tfrecord"
     shard.write_bytes(bytes(len(shard.read_bytes())))
-    build(num_shards=2)
-    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+    build(num_shards=3)
+    assert digests(tmp_path / "out") == digests(whole[0])
 
 
 def test_two_builds_do_not_share_a_directory(build, tmp_path):
@@ -120,28 +115,26 @@ def test_what_another_build_has_finished_meanwhile_stays(
     assert digests(tmp_path / "out").items() >= finished.items()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_files_of_others_are_refused_before_the_survey(
+    build, monkeypatch, tmp_path
+):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    for name in (
         "train-00000-of-00001.tfrecord",
         "punkt.json",
         "tokenizer/spiece.model",
         ".work/notes.txt",
-    ],
-)
-def test_files_of_others_are_refused_before_the_survey(
-    build, monkeypatch, tmp_path, name
-):
-    path = tmp_path / "out" / name
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"precious")
-    (tmp_path / "out" / "mine.txt").write_text("mine")
-    with monkeypatch.context() as patch:
-        patch.setattr(pretraining_data, "make_plan", None)
-        with pytest.raises(UserError, match=f"out holds {name} but no meta"):
-            build()
-    assert path.read_bytes() == b"precious"
-    path.unlink()
+    ):
+        path = tmp_path / "out" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"precious")
+        with monkeypatch.context() as patch:
+            patch.setattr(pretraining_data, "make_plan", None)
+            with pytest.raises(UserError, match=f"out holds {name} but no met"):
+                build()
+        assert path.read_bytes() == b"precious"
+        path.unlink()
     build()
     assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
 
@@ -175,20 +168,19 @@ def test_a_killed_build_of_two_workers_goes_on_with_one(
     environment = {"PYTHONHASHSEED": "11", "LC_ALL": "C"}
     environment["PYTHONPATH"] = ":".join(sys.path)
     arguments = [corpus, str(tmp_path / "out"), str(tiny_directory)]
-    # Killed while files, units and shards are at work, one after the other.
-    for unit, lines in [(b"files", 2), (b"char", 3), (b"sh", 2)]:
-        with subprocess.Popen(
-            [sys.executable, program, *arguments],
-            env=os.environ | environment,
-            stdout=subprocess.PIPE,
-        ) as process:
-            for line in process.stdout:
-                lines -= line.startswith(unit)
-                if not lines:
-                    break
-            process.send_signal(signal.SIGKILL)
-            assert lines == 0
-        assert not (tmp_path / "out" / "metadata.json").exists()
+    lines = 0
+    with subprocess.Popen(
+        [sys.executable, program, *arguments],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+    ) as process:
+        for line in process.stdout:
+            lines += line.startswith(b"char")
+            if lines == 3:
+                break
+        process.send_signal(signal.SIGKILL)
+    assert lines == 3
+    assert not (tmp_path / "out" / "metadata.json").exists()
     work_in_pieces(monkeypatch)
     build("out", **keywords)
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")

@@ -90,8 +90,8 @@ def test_a_dynamic_record_is_masked_by_one_draw_of_many(shard):
     masking = MaskingConfig(masked_lm_prob=0.4)
     legend, *blocks = inspect_shard(path, num_records=20, masking=masking)
     assert legend.endswith("every reading of a record draws anew.")
-    again = inspect_shard(path, num_records=20, masking=masking)
-    assert [legend, *blocks] == list(again)
+    repeated = inspect_shard(path, num_records=20, masking=masking)
+    assert [legend, *blocks] == list(repeated)
     for number, block in enumerate(blocks):
         assert unmasked(block) == (
             f"record {number}: 11 tokens, 1 of padding; in order; 4 masked of "

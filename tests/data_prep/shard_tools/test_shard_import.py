@@ -138,8 +138,11 @@ def test_metadata_describes_the_records(originals, tmp_path, run_import):
     ("changes", "message"),
     [
         ({"input_ids": [CLS, BEYOND] + [SEP] * 10}, f"1: input_ids {BEYOND};"),
-        ({"input_ids": [A] + [SEP] * 11}, f"first token {A}; was another voca"),
-        ({"masked_lm_positions": [1, LENGTH, 0]}, "masked_lm_positions 12;"),
+        (
+            {"input_ids": [A] + [SEP] * 11},
+            f"first token {A},.*another voca",
+        ),
+        ({"masked_lm_positions": [1, LENGTH, 0]}, "masked_lm_positions 12,"),
         ({"masked_lm_weights": [1.0, np.nan, 0.0]}, "masked_lm_weights nan"),
         ({"sentence_order_label": 2}, "objective's.* label 2;"),
         ({"token_boundary": NOTHING}, "has no feature 'token_boundary'"),

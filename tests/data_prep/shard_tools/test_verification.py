@@ -1,17 +1,13 @@
 import contextlib
 import functools
 import hashlib
-import itertools
 import json
-from collections import Counter
 
 import pytest
 from handmade_records import (
     LENGTH,
     MASK,
     SECOND,
-    SEP,
-    UNK,
     A,
     D,
     dynamic_record,
@@ -22,12 +18,9 @@ from handmade_records import (
 
 from albert_tf.config import UserError
 from albert_tf.io.json_files import write_json
-from albert_tf.records.invariants import INVARIANTS
 from albert_tf.records.shards import shard_name, write_shard
 from data_prep.shard_tools.verification import (
     CHECKSUMS,
-    LABEL_SHARE,
-    MASKING_SHARES,
     SCHEMA,
     SHARDS,
     STATISTICS,
@@ -42,25 +35,20 @@ def dynamic_records(number):
     return [dynamic_record(label=n % 2) for n in range(number)]
 
 
-def static_records(number, tokens=(MASK, MASK, MASK, MASK, D)):
-    """Records whose masked a's are replaced by `tokens` in turn, 9 in ten."""
-    shown = itertools.cycle([*tokens, *tokens[:4], A])
-    return [
-        static_record({1: next(shown), 7: next(shown)}, label=n % 2)
-        for n in range(number)
-    ]
+def static_records(number):
+    return [static_record({1: MASK, 7: D}, label=n % 2) for n in range(number)]
 
 
 def counts_of(records):
     """Returns the content of metadata.json for these records."""
-    counts = Counter(instances=len(records), instance_tokens=11 * len(records))
-    for record in records:
-        counts["label_1"] += record["sentence_order_label"]
-        for position in record.get("masked_lm_positions", [])[:2]:
-            shown = record["input_ids"][position]
-            how = {MASK: "mask", A: "is"}.get(shown, "random")
-            counts["masked_tokens"] += 1
-            counts[f"masked_tokens/as_{how}"] += 1
+    number = len(records)
+    counts = {
+        "instances": number,
+        "instance_tokens": 11 * number,
+        "label_1": sum(record["sentence_order_label"] for record in records),
+    }
+    if "masked_lm_ids" in records[0]:
+        counts["masked_tokens"] = 2 * number
     return counts
 
 
@@ -86,23 +74,18 @@ def test_nothing_is_wrong_with_good_records(write, kind, records):
 
     @contextlib.contextmanager
     def progress(unit):
-        assert unit == "records"
+        assert unit == "shards"
         yield lambda *done: shown.append(done)
 
     directory = write(records, statistics=counts_of(records))
     report = verify_directory(directory, progress)
     assert report.ok, report.lines()
-    assert report.num_records == {"train": 600}
-    assert shown[-1] == (600, 600)
-    is_static = kind == "static"
-    expected = [row.name for row in INVARIANTS if is_static or not row.static]
-    expected += [LABEL_SHARE, *(MASKING_SHARES if is_static else ())]
-    assert set(expected) < set(report.checks)
+    assert report.num_records == 600
+    assert shown == [(1, 3), (2, 3), (3, 3)]
+    assert len(report.failures) == (16 if kind == "static" else 10)
     lines = report.lines()
-    assert lines[-1] == f"All {len(set(report.checks))} checks have passed."
-    assert all(f"ok: {name}." in lines for name in expected)
-    repeated = 600 - len({str(record) for record in records})
-    assert any(f"{repeated} of 600 records repeat" in line for line in lines)
+    assert lines[-1] == f"All {len(report.failures)} checks have passed."
+    assert all(f"ok: {name}." in lines for name in report.failures)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +94,9 @@ def test_nothing_is_wrong_with_good_records(write, kind, records):
 )
 def test_nothing_is_wrong_with_a_build(objective_shards, objective, kind):
     directory = objective_shards(objective, kind)
-    report = verify_directory(directory)
+    # It may lie in a bucket, for which `file://` stands.
+    report = verify_directory(f"file://{directory}")
     assert report.ok, report.lines()
-    # Or with one in a bucket, for which `file://` stands.
-    lines = verify_directory(f"file://{directory}").lines()
-    assert lines[1:] == report.lines()[1:]
 
 
 def test_a_wrong_record_is_named_by_its_number_in_its_shard(write):
@@ -123,24 +104,23 @@ def test_a_wrong_record_is_named_by_its_number_in_its_shard(write):
     records[450]["masked_lm_weights"][0] = 0.5
     report = verify_directory(write(records))
     name = "weights are ones, then zeros"
-    assert report.failures == {name: 1}
-    ((example,),) = report.examples.values()
-    assert example.endswith(
-        "train-00000-of-00003.tfrecord, record 150: at 0: masked_lm_weights 0.5"
-    )
+    assert report.failed == [name]
+    (example,) = report.examples[name]
+    assert "train-00000-of-00003.tfrecord, record 150: at 0: " in example
+    assert example.endswith("masked_lm_weights 0.5")
     assert f"FAILED: {name}: 1 times." in report.lines()
     assert report.lines()[-1].startswith("1 of ")
 
 
 def test_ten_examples_are_shown_and_all_failures_counted():
-    report = VerificationReport("d", checks=["a", "b"])
-    more = VerificationReport("e")
+    report = VerificationReport(["a", "b", "c"])
+    more = VerificationReport()
     for number in range(3):
         report.add("a", [f"{number}-{i}" for i in range(4)], 4)
     more.add("a", ["last"])
     more.add("b", ["other"])
     report.merge(more)
-    assert report.failures == {"a": 13, "b": 1}
+    assert report.failures == {"a": 13, "b": 1, "c": 0}
     expected = [f"{number}-{i}" for number in range(3) for i in range(4)]
     assert report.examples == {"a": expected[:10], "b": ["other"]}
     assert "FAILED: a: 13 times." in report.lines()
@@ -156,7 +136,7 @@ def test_records_of_another_form(write):
     too_long = dynamic_record([A] * LENGTH, SECOND)
     records[10] = serialized("dynamic", too_long)
     report = verify_directory(write(records))
-    assert report.failures == {SCHEMA: 2}
+    assert report.failed == [SCHEMA] and report.failures[SCHEMA] == 2
     examples = report.examples[SCHEMA]
     assert "00001-of-00003.tfrecord, record 1 is not a dynamic" in examples[0]
     assert "record 3 has 19 tokens; at most" in examples[1]
@@ -168,14 +148,6 @@ def another_file(directory):
 
 def missing_shard(directory):
     (directory / shard_name("train", 0, 3)).unlink()
-
-
-def other_name(directory):
-    (directory / shard_name("train", 1, 3)).rename(directory / "b.tfrecord")
-    change_metadata(
-        directory,
-        lambda m: m["splits"]["train"]["shards"][1].update(name="b.tfrecord"),
-    )
 
 
 def stray_shard(directory):
@@ -204,7 +176,6 @@ def other_tokenizer(directory):
     [
         (another_file, {SHARDS}, "train-00001-of-00003.tfrecord has", 20),
         (missing_shard, {SHARDS, CHECKSUMS}, "No such file", 20),
-        (other_name, {SHARDS}, "'b.tfrecord' in", 30),
         (stray_shard, {STRAY_SHARDS}, "train-00003-of-00004.tfrecord", 30),
         # What comes before the damage is checked.
         (wrong_checksum, {CHECKSUMS}, "record 9 at byte", 29),
@@ -217,16 +188,16 @@ def test_files_that_are_not_as_metadata_says(
     directory = write(dynamic_records(30))
     damage(directory)
     report = verify_directory(directory)
-    assert report.failures == dict.fromkeys(failed, 1)
+    assert set(report.failed) == failed
     assert example in str(report.examples)
-    assert report.num_records == {"train": num_records}
+    assert report.num_records == num_records
 
 
 def test_counts_that_are_not_those_of_the_records(write):
     records = static_records(30)
     wrong = {name: n + 1 for name, n in counts_of(records).items()}
     report = verify_directory(write(records, statistics=wrong))
-    assert report.failures == {STATISTICS: 7}
+    assert report.failed == [STATISTICS]
     examples = sorted(report.examples[STATISTICS])
     for name, example in zip(sorted(wrong), examples, strict=True):
         assert example.startswith(f"train: {name} {wrong[name]} in metadata")
@@ -234,61 +205,6 @@ def test_counts_that_are_not_those_of_the_records(write):
     report = verify_directory(write(records, statistics={"label_1": 15}))
     (example,) = report.examples[STATISTICS]
     assert example == "train: label_1 15 in metadata.json, 0 in the records"
-
-
-@pytest.mark.parametrize(
-    ("tokens", "failed", "example"),
-    [
-        ([MASK] * 4 + [A], {"as_is", "as_random"}, "stay: 20.0000% of 1200"),
-        ([MASK] * 3 + [D, MASK], {"as_mask", "as_random"}, "K]: 70.0000% of"),
-    ],
-)
-def test_shares_that_chance_does_not_explain(write, tokens, failed, example):
-    report = verify_directory(write(static_records(600, tokens)))
-    names = [MASKING_SHARES[name][0] for name in report.failures]
-    assert set(names) == failed
-    assert example in str(report.examples)
-
-
-def test_labels_out_of_balance(write):
-    records = dynamic_records(400)
-    for record in records[:200]:
-        record["sentence_order_label"] = 0
-    directory = write(records, "nsp")
-    report = verify_directory(directory)
-    assert report.failures == {LABEL_SHARE: 1}
-    # Unless they were drawn as 1 where no other document was to be had.
-    in_vain = {"without_other_document": 100}
-    change_metadata(directory, lambda m: m["statistics"].update(train=in_vain))
-    assert verify_directory(directory).ok
-
-
-def test_few_records_are_not_judged_by_chance(write):
-    report = verify_directory(write(static_records(100)))
-    assert report.ok
-    assert sum("too few to judge" in r for r in report.notes) == 4
-    assert not {*MASKING_SHARES, LABEL_SHARE} & set(report.checks)
-
-
-@pytest.mark.parametrize("label", [1, 2])
-def test_imported_records_may_differ_where_the_original_does(write, label):
-    records = static_records(9)
-    records[0]["input_ids"][7] = SEP
-    records[1]["masked_lm_ids"][0] = UNK
-    # Less than the budget, which imports do not tell.
-    records[2] = static_record({1: MASK})
-    records[3]["sentence_order_label"] = label
-    imported = {"imported_files": {"train": ["a"]}}
-    report = verify_directory(write(records, settings=imported))
-    assert sorted(report.ours_only & report.failures.keys()) == [
-        "no <unk> is masked",
-        "random replacements are pieces that text can hold",
-    ]
-    # A label that no objective has is wrong in any records.
-    assert report.ok is (label == 1)
-    lines = report.lines()
-    assert "differs from ours: no <unk> is masked: 1 times." in lines
-    assert any(line.startswith("Not judged: budgets") for line in lines)
 
 
 @pytest.mark.parametrize(

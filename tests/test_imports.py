@@ -33,7 +33,6 @@ ROOMS = (
     "inputs",
     "training",
     "jobs",
-    "experiments",
 )
 DATA_PREP_ROOMS = ("config", "io", "text", "records", "tasks")
 # Packages beside the standard library; rooms that are not listed take any.

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf.experiments.recipe import Point
 from albert_tf.jobs.figures import make_canvas, to_png
+from benchmarks.recipe import Point
 
 if TYPE_CHECKING:
-    from albert_tf.experiments.initialization import Measurement
+    from benchmarks.initialization import Measurement
 
 _LINE_STYLES = ("solid", "dashed", "dotted")
 

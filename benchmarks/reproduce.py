@@ -1,18 +1,19 @@
 """Repeats a search or a table of experiments at a chosen scale.
 
-python -m bin.reproduce --table=recipe --input=books --run_dir=recipe
+python -m benchmarks.reproduce --table=recipe --input=books --run_dir=recipe
 
 Every candidate of the recipe search is a run of bin.pretrain in the run
 directory, with vocabularies and shards beside it. Interrupted, the same command
 continues. Written at the end: results.jsonl (a line for each evaluation) and
 curves.png.
 
-python -m bin.reproduce --table=initialization --input=books --run_dir=recipe
+python -m benchmarks.reproduce --table=initialization --input=books \\
+    --run_dir=recipe
 
 measures outputs and gradients of untrained models at several depths, and writes
 initialization.jsonl and initialization.png.
 
-python -m bin.reproduce --table=peers --input=books --run_dir=recipe \\
+python -m benchmarks.reproduce --table=peers --input=books --run_dir=recipe \\
     --num_seeds=3
 
 trains the tiny preset's candidate and the ALBERT of transformers with its usual
@@ -41,10 +42,11 @@ from albert_tf.config import (
     require,
     to_dict,
 )
-from albert_tf.experiments import recipe
-from albert_tf.experiments.curves import draw_curves, draw_initializations
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
+from benchmarks import recipe
+from benchmarks.curves import draw_curves, draw_initializations
+from benchmarks.libraries import LIBRARIES, require_packages
 from bin import command_line
 from bin.children import Children, exit_status
 from bin.command_line import format_table
@@ -124,6 +126,7 @@ def _search() -> None:
 
 def _compare_peers() -> None:
     """Trains our recipe and those of transformers, and prints our leads."""
+    require_packages("--table=peers", LIBRARIES["transformers"].packages)
     # All recipes of a seed follow each other: the machine's speed may drift.
     runs = [
         _Run(name, seed)
@@ -178,12 +181,12 @@ def _build(children: Children) -> None:
 
     if not files.isdir(vocabulary):
         run(
-            "train_vocab",
+            "bin.train_vocab",
             f"--output_dir={vocabulary}",
             f"--vocab_size={FLAGS.vocab_size}",
         )
     run(
-        "build_pretraining_data",
+        "bin.build_pretraining_data",
         f"--tokenizer={vocabulary}",
         f"--output_dir={_path('shards')}",
         f"--max_seq_length={FLAGS.max_seq_length}",
@@ -194,7 +197,7 @@ def _build(children: Children) -> None:
 
 
 def _command(program: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", f"bin.{program}", *arguments]
+    return [sys.executable, "-m", program, *arguments]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,9 +249,11 @@ class _Run:
         shards = _path("shards")
         description = {"job": "pretrain", "config": to_dict(self.config)}
         write_json(self.settings, description)
-        is_peer = self.name in recipe.PEERS
+        if self.name in recipe.PEERS:
+            program = "benchmarks.pretraining_peer"
+            return _command(program, self.settings, shards, self.run_dir)
         return _command(
-            "benchmarking.pretraining_peer" if is_peer else "pretrain",
+            "bin.pretrain",
             f"--config_json={self.settings}",
             f"--train_data={shards}",
             f"--eval_data={shards}",
@@ -328,8 +333,8 @@ def _write_record(runs: Sequence[_Run], record: str, figure: str) -> None:
 
 def _initialization() -> None:
     # TensorFlow takes seconds to import.
-    from albert_tf.experiments.initialization import measure
     from albert_tf.records.shards import open_shards
+    from benchmarks.initialization import measure
 
     found = measure(open_shards(_path("shards"), "train"), seed=1)
     rows = [

@@ -17,7 +17,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import ModelConfig, PretrainConfig, override
-from albert_tf.experiments.recipe import BASE
 from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
     sentence_objective,
@@ -25,6 +24,7 @@ from albert_tf.inputs.input_pipeline import (
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.shards import ShardSet
 from albert_tf.training.objectives import pretraining_objective
+from benchmarks.recipe import BASE
 
 DEPTHS = (2, 4, 6, 12)
 # Settings of ModelConfig by name. "scaled" has output kernels that are

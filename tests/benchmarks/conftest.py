@@ -13,9 +13,9 @@ from albert_tf.config import (
     override,
 )
 from albert_tf.jobs.workload import Workload
+from benchmarks import data, harness, serving, training
+from benchmarks.workspace import Workspace
 from bin import command_line
-from bin.benchmarking import data_stages, machine, training_stages
-from bin.benchmarking.workspace import Workspace
 
 
 @pytest.fixture(scope="session")
@@ -33,20 +33,15 @@ def work():
     )
 
 
-@pytest.fixture(scope="session")
-def text(tmp_path_factory, sentences):
-    directory = tmp_path_factory.mktemp("text")
+@pytest.fixture
+def workspace(tmp_path, sentences, tiny_directory, work):
+    directory, text = tmp_path / "workspace", tmp_path / "text"
+    directory.mkdir()
+    text.mkdir()
     for number in range(4):
         part = sentences[number * 100 : (number + 1) * 100]
         paragraphs = [" ".join(part[n : n + 5]) for n in range(0, 100, 5)]
-        (directory / f"{number}.txt").write_text("\n\n".join(paragraphs))
-    return directory
-
-
-@pytest.fixture
-def workspace(tmp_path, text, tiny_directory, work):
-    directory = tmp_path / "workspace"
-    directory.mkdir()
+        (text / f"{number}.txt").write_text("\n\n".join(paragraphs))
     return Workspace(
         str(directory),
         inputs=[str(text)],
@@ -61,7 +56,7 @@ def workspace(tmp_path, text, tiny_directory, work):
         masking=MaskingConfig(),
         work=work,
         features=FeatureConfig(max_seq_length=32),
-        cores=[0, 1],
+        cores=[0],
     )
 
 
@@ -70,18 +65,18 @@ def in_process(monkeypatch):
     """Runs everything here, in turns of a few milliseconds."""
 
     def call(cores, function, *args):
-        if function is data_stages.measure_build:
-            *args, workers = args
-            assert workers == len(cores)
-            args.append(1)
         return function(*args)
 
-    monkeypatch.setattr(machine, "in_fresh_process", call)
+    for module in (harness, data, training):
+        monkeypatch.setattr(module, "in_fresh_process", call)
+    monkeypatch.setattr("os.sched_setaffinity", lambda process, cores: None)
+    threads = "tensorflow.config.threading.set_intra_op_parallelism_threads"
+    monkeypatch.setattr(threads, lambda number: None)
     monkeypatch.setattr(command_line, "load_tensorflow", lambda: None)
-    monkeypatch.setattr(data_stages, "_READING_SECONDS", 0.01)
-    monkeypatch.setattr(data_stages, "_BATCH_SIZES", (4, 8))
-    monkeypatch.setattr(training_stages, "_TURN_SECONDS", 0.0)
-    monkeypatch.setattr(training_stages, "_WAITING_SECONDS", 0.0)
+    monkeypatch.setattr(data, "_READING_SECONDS", 0.01)
+    monkeypatch.setattr(training, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(serving, "_SECONDS", 0.0)
+    monkeypatch.setattr(serving, "_CLIENT_SECONDS", 0.01)
     monkeypatch.setattr(
         "albert_tf.cluster.matmul_rate.matmul_rate", lambda dtype: 5e9
     )

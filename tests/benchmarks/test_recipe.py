@@ -10,10 +10,9 @@ import pytest
 from program_runner import run_program
 
 from albert_tf.config import PRESETS, PretrainConfig, UserError, override
-from albert_tf.experiments import initialization, recipe
-from albert_tf.experiments.recipe import Candidate
 from albert_tf.inputs.phases import DepthSchedule, parse_schedule
-from bin import reproduce
+from benchmarks import initialization, recipe, reproduce
+from benchmarks.recipe import Candidate
 
 
 def configured(row, flops, seed):
@@ -194,7 +193,7 @@ def test_a_search_stops_and_resumes_runs(tmp_path, sentences, monkeypatch):
         "--max_seq_length=16",
         "--processes=2",
     )
-    done = run_program("reproduce", *flags)
+    done = run_program("benchmarks.reproduce", *flags)
     assert done.status == 0, (done.error, done.stderr)
     lines = [
         json.loads(line)
@@ -205,7 +204,7 @@ def test_a_search_stops_and_resumes_runs(tmp_path, sentences, monkeypatch):
     assert lines[-1]["flops"] == pytest.approx(0.1e12, rel=0.1)
     assert (tmp_path / "search/curves.png").read_bytes()[:4] == b"\x89PNG"
     flags = ("--table=initialization", *flags)
-    done = run_program("reproduce", *flags)
+    done = run_program("benchmarks.reproduce", *flags)
     assert done.status == 0, (done.error, done.stderr)
     lines = (tmp_path / "search/initialization.jsonl").read_text().splitlines()
     assert [json.loads(line)["depth"] for line in lines] == 3 * [1, 2]
@@ -216,7 +215,7 @@ def test_a_search_stops_and_resumes_runs(tmp_path, sentences, monkeypatch):
 def test_an_unknown_candidate_is_refused_before_anything_is_made(tmp_path):
     run_dir = tmp_path / "search"
     flags = ("--input=books", f"--run_dir={run_dir}", "--candidates=muon")
-    error = run_program("reproduce", *flags).error
+    error = run_program("benchmarks.reproduce", *flags).error
     assert "candidates='muon' is not one of lamb-0.01, " in error
     assert not run_dir.exists()
 

@@ -6,12 +6,12 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import PretrainConfig, override
-from albert_tf.experiments import initialization
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import open_shards
 from albert_tf.training.objectives import pretraining_objective
+from benchmarks import initialization
 
 
 def test_similarity_is_the_mean_cosine_of_different_tokens():

@@ -1,151 +1,59 @@
 """Pretrains the ALBERT of transformers as bin.pretrain would train ours.
 
-python -m bin.benchmarking.pretraining_peer --config_json=run.json \\
-    --train_data=shards --eval_data=shards --run_dir=runs/peer
+python -m benchmarks.pretraining_peer SETTINGS SHARDS RUN_DIR
 
+`benchmarks.reproduce --table=peers` starts it for the rows of `recipe.PEERS`.
 The architecture, the batches with their masks, the schedule and the held-out
 batches are those of bin.pretrain with the same settings; the model, its
 initialisation and AdamW are those of transformers and PyTorch. Writes the
 metrics.jsonl and timing.jsonl of a run. Started again, it begins anew.
 """
 
-import itertools
 import json
 import math
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from absl import flags
-
-from albert_tf.config import (
-    MaskingConfig,
-    PretrainConfig,
-    override,
-    require,
-    setting_fields,
-    shares_whole_groups,
-    to_dict,
-)
-from albert_tf.experiments.recipe import flops_per_step
+from albert_tf.config import PretrainConfig, from_dict
 from albert_tf.inputs.input_pipeline import PretrainingBatches, prefetch
+from albert_tf.io.json_files import read_json
 from albert_tf.records.shards import open_shards
 from albert_tf.rundir.run_results import METRICS_FILE, TIMING_FILE
-from bin import command_line, training_programs
-from bin.benchmarking.harness import require_packages
-from bin.benchmarking.transformers_peer import (
+from benchmarks.libraries import (
     IGNORED_LABEL,
-    TransformersSide,
-    albert_for_pretraining,
-    pretraining_inputs,
+    albert_of_transformers,
+    inputs_of_transformers,
 )
-
-FLAGS = flags.FLAGS
+from benchmarks.recipe import flops_per_step
 
 # What the Trainer of transformers does not decay.
 _NOT_DECAYED = ("bias", "LayerNorm", "layer_norm")
 
-# Settings that the peer takes over, or checks by a rule of its own.
-_TAKEN_OVER = frozenset(
-    (
-        *setting_fields(MaskingConfig()),
-        # The architecture.
-        *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers"),
-        *("num_hidden_groups", "inner_group_num", "num_attention_heads"),
-        *("intermediate_size", "hidden_act", "hidden_dropout_prob"),
-        *("attention_probs_dropout_prob", "classifier_dropout_prob"),
-        *("max_position_embeddings", "type_vocab_size", "initializer_range"),
-        *("layer_norm_eps", "sharing", "sentence_objective"),
-        # The optimizer and the run.
-        *("learning_rate", "num_warmup_steps", "weight_decay_rate"),
-        *("beta_1", "beta_2", "epsilon", "max_grad_norm", "num_train_steps"),
-        *("train_batch_size", "eval_batch_size", "seed", "precision"),
-        *("eval_steps", "max_eval_steps"),
-    )
-)
-# Settings that change no result of AdamW: how a step is computed, what is
-# logged and saved. PyTorch's AdamW always corrects the bias, which is part of
-# the peer.
-_WITHOUT_EFFECT = frozenset(
-    (
-        *("micro_batch_size", "steps_per_loop", "xla", "remat"),
-        *("pack_sequences", "save_checkpoints_steps", "keep_checkpoint_max"),
-        *("log_steps", "best_metric", "on_nonfinite", "bias_correction"),
-        *("exclude_from_layer_adaptation", "always_project_embeddings"),
-    )
-)
 
-
-def define_flags() -> None:
-    flags.DEFINE_string("config_json", None, "The settings of the run.")
-    flags.DEFINE_string("train_data", None, "Shards.")
-    flags.DEFINE_string("eval_data", None, "Held-out shards.")
-    flags.DEFINE_string("run_dir", None, "Directory of the two logs.")
-    command_line.required("config_json", "train_data", "eval_data", "run_dir")
-
-
-def main() -> None:
-    config, _ = training_programs.recorded_config("pretrain", PretrainConfig)
-    os.makedirs(FLAGS.run_dir, exist_ok=True)
+def main(settings: str, shards: str, run_dir: str) -> None:
+    values = read_json(settings)["config"]
+    config = from_dict(PretrainConfig, values, settings)
+    os.makedirs(run_dir, exist_ok=True)
     with (
-        open(os.path.join(FLAGS.run_dir, METRICS_FILE), "w") as metrics_log,
-        open(os.path.join(FLAGS.run_dir, TIMING_FILE), "w") as timing_log,
+        open(os.path.join(run_dir, METRICS_FILE), "w") as metrics_log,
+        open(os.path.join(run_dir, TIMING_FILE), "w") as timing_log,
     ):
-        for metrics, timing in pretrain(
-            config, FLAGS.train_data, FLAGS.eval_data
-        ):
+        for metrics, timing in pretrain(config, shards):
             print(json.dumps(metrics), file=metrics_log, flush=True)
             print(json.dumps(timing), file=timing_log, flush=True)
-
-
-def check(config: PretrainConfig) -> None:
-    """Raises UserError for settings that transformers has no equal of."""
-    require_packages("The comparison", TransformersSide.packages)
-    precision = config.training.precision
-    require(
-        shares_whole_groups(config.model) and precision != "float16",
-        "The comparison is of layers that share all weights of a group, in "
-        f"float32 or bfloat16; got sharing={config.model.sharing}, "
-        f"precision={precision}.",
-    )
-    expected = _settings(override(PretrainConfig(), {"optimizer": "adamw"}))
-    wrong = [
-        f"{name}={value} (expected {expected[name]})"
-        for name, value in _settings(config).items()
-        if name not in _TAKEN_OVER | _WITHOUT_EFFECT and value != expected[name]
-    ]
-    require(
-        not wrong,
-        f"The comparison has no equal of {', '.join(wrong)}.",
-    )
-
-
-def _settings(config: PretrainConfig) -> dict[str, Any]:
-    """Returns all settings by name."""
-    sections = to_dict(config).values()
-    return dict(itertools.chain(*(section.items() for section in sections)))
 
 
 def batches(
     config: PretrainConfig, data: str, split: str
 ) -> PretrainingBatches:
-    """Returns the batches that bin.pretrain reads with these settings.
-
-    Raises:
-        UserError: for shards of another sentence objective.
-    """
+    """Returns the batches that bin.pretrain reads with these settings."""
     training = config.training
-    shards = open_shards(data, split)
-    objective = shards.metadata["sentence_objective"]
-    require(
-        objective == "sop" == (config.pretraining.sentence_objective or "sop"),
-        f"{data} was built with sentence_objective={objective}; the "
-        "comparison is of sentence_objective=sop.",
-    )
     return PretrainingBatches(
-        shards,
+        open_shards(data, split),
         masking_config=config.masking,
         batch_size=training.train_batch_size
         if split == "train"
@@ -156,28 +64,23 @@ def batches(
 
 
 def pretrain(
-    config: PretrainConfig, train_data: str, eval_data: str
+    config: PretrainConfig, data: str
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Trains, and yields the metrics and the timing of every evaluation.
 
     The arithmetic counted is that of our step, although theirs computes
     logits at all positions.
-
-    Raises:
-        UserError: for settings that transformers has no equal of.
     """
-    check(config)
     import torch
 
     training = config.training
     torch.manual_seed(training.seed)
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    model = albert_for_pretraining(config.model, "sdpa")
+    model = albert_of_transformers(config.model, "sdpa")
     optimizer, schedule = _optimizer(config, model)
     # Faster than without it; evaluations are not timed.
     forward = torch.compile(model)
-    source = batches(config, train_data, "train")
-    held_out = batches(config, eval_data, "eval")
+    source, held_out = (batches(config, data, n) for n in ("train", "eval"))
     flops = flops_per_step(
         config,
         source.max_seq_length,
@@ -289,9 +192,9 @@ def _tensors(batch: dict[str, Any]) -> dict[str, Any]:
 
     return {
         name: torch.from_numpy(array)
-        for name, array in pretraining_inputs(batch).items()
+        for name, array in inputs_of_transformers(batch).items()
     }
 
 
 if __name__ == "__main__":
-    command_line.run(define_flags, main)
+    main(*sys.argv[1:])

@@ -1,15 +1,11 @@
 """Measures the speed of this machine at each stage of the project's work.
 
-python -m bin.benchmark
-python -m bin.benchmark --stages=reading --repeats=1
-python -m bin.benchmark --input=corpus --tokenizer=vocab
-python -m bin.benchmark --stages=training,memory --batch_size=8 \\
+python -m benchmarks.speed
+python -m benchmarks.speed --stages=reading --repeats=1
+python -m benchmarks.speed --stages=training,memory --batch_size=8 \\
     --max_seq_length=128 --against=transformers,keras_hub --repeats=5
-
-python -m bin.benchmark --stages=featurisation,finetuning --preset=small \\
+python -m benchmarks.speed --stages=featurisation,finetuning --preset=small \\
     --task=SST-2 --data_dir=glue/SST-2 --max_seq_length=128 --batch_size=32
-
-python -m bin.benchmark --stages=serving --preset=mini --against=transformers
 
 Without --input it reads the docstrings of the installed packages, so it needs
 no data. The results depend on what else the machine does meanwhile.
@@ -36,51 +32,39 @@ from albert_tf.config import (
     preset,
     require,
     setting_fields,
-    to_dict,
 )
 from albert_tf.io.json_files import write_json
 from albert_tf.jobs.workload import Workload
+from albert_tf.text.tokenizer import load_tokenizer
+from benchmarks.data import DATA_PREPARATION, READING
+from benchmarks.finetuning import FEATURISATION, FINETUNING
+from benchmarks.harness import Stage, in_fresh_process, run_stage, table
+from benchmarks.libraries import LIBRARIES, check_peers, require_packages
+from benchmarks.serving import SERVING
+from benchmarks.training import MEMORY, RECOMPUTATION, TRAINING_SPEED
+from benchmarks.workspace import Workspace
 from bin import command_line, tasks
-from bin.benchmarking.data_stages import DataPreparation, Reading
-from bin.benchmarking.finetuning_stages import Featurisation, Finetuning
-from bin.benchmarking.harness import Stage, run_stage, stage_table
-from bin.benchmarking.machine import describe_machine
-from bin.benchmarking.serving_stage import Serving
-from bin.benchmarking.training_stages import (
-    PEERS,
-    DataWait,
-    Memory,
-    Recomputation,
-    Training,
-    check_peers,
-)
-from bin.benchmarking.workspace import Workspace
+from data_prep.corpus.listing import list_files
 
 FLAGS = flags.FLAGS
 
-STAGES: dict[str, type[Stage]] = {
-    stage.name: stage
-    for stage in (
-        DataPreparation,
-        Reading,
-        Training,
-        Memory,
-        Recomputation,
-        DataWait,
-        Featurisation,
-        Finetuning,
-        Serving,
-    )
+STAGES: dict[str, Stage] = {
+    "data_preparation": DATA_PREPARATION,
+    "reading": READING,
+    "training": TRAINING_SPEED,
+    "memory": MEMORY,
+    "recomputation": RECOMPUTATION,
+    "featurisation": FEATURISATION,
+    "finetuning": FINETUNING,
+    "serving": SERVING,
 }
 
 _DATA = PretrainingDataConfig(record_kind="static", dupe_factor=10)
-# The settings that are flags. Other libraries' steps are with AdamW, which is
-# less work than LAMB. The length of features is --max_seq_length.
-_TRAINING_FLAGS = ("precision", "remat", "xla")
+# The settings that are flags. The length of features is --max_seq_length.
 _FLAGS = (
     (_DATA, set(setting_fields(_DATA)) - {"record_kind", "eval_fraction"}),
     (MaskingConfig(), None),
-    (TrainingConfig(), _TRAINING_FLAGS),
+    (TrainingConfig(), ("precision", "remat", "xla")),
     (OptimizerConfig(), ["optimizer"]),
     (FeatureConfig(), ["doc_stride", "max_query_length", "max_choice_length"]),
 )
@@ -126,7 +110,7 @@ def define_flags() -> None:
         "against",
         [],
         "Libraries that train and compute the same by turns: "
-        f"{', '.join(PEERS)}.",
+        f"{', '.join(LIBRARIES)}.",
     )
     tasks.define_flags(
         "Task whose examples fine-tuning is measured on; none: paragraphs of "
@@ -137,35 +121,39 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    chosen = [lookup(STAGES, n, "stages") for n in FLAGS.stages or [""]]
+    stages = {n: lookup(STAGES, n, "stages") for n in FLAGS.stages or [""]}
     with tempfile.TemporaryDirectory(
         prefix="benchmark-", dir=FLAGS.work_dir
     ) as directory:
         workspace = _workspace(directory)
-        stages = [stage(workspace) for stage in chosen]
-        for stage in stages:
-            stage.check()
+        if "serving" in stages and "transformers" in FLAGS.against:
+            require_packages("The comparison of serving", ["onnxruntime"])
         result: dict[str, Any] = {
             "command": shlex.join(sys.orig_argv),
-            "machine": describe_machine(),
-            "settings": _settings(workspace),
+            "machine": in_fresh_process(workspace.cores, _machine),
             "stages": {},
         }
-        for stage in stages:
-            measured = run_stage(stage, FLAGS.repeats)
-            print(f"\n{stage.name}: {stage.description}.\n")
-            print(f"{stage_table(measured['results'])}\n", flush=True)
-            result["stages"][stage.name] = measured
+        for name, stage in stages.items():
+            rows = run_stage(stage, workspace, FLAGS.repeats)
+            print(f"\n{name}: {stage.description}.\n\n{table(rows)}\n")
+            measured = {"measures": stage.description, "results": rows}
+            result["stages"][name] = measured
             # After every stage: the next one may be interrupted.
             write_json(FLAGS.output, result)
     print(f"The results are in {FLAGS.output}.")
 
 
+def _machine() -> list[str]:
+    """Returns versions and hardware, on which measurements depend."""
+    command_line.load_tensorflow()
+    from albert_tf.cluster.environment import describe_environment
+
+    loads = ", ".join(f"{load:.2f}" for load in os.getloadavg())
+    return [*describe_environment().splitlines(), f"| load | {loads} |"]
+
+
 def _workspace(directory: str) -> Workspace:
     """Returns settings and inputs, all checked before anything is measured."""
-    from albert_tf.text.tokenizer import load_tokenizer
-    from data_prep.corpus.listing import list_files
-
     task = tasks.chosen_if_any()
     examples = task.read(FLAGS.data_dir, "train") if task else []
     folder = os.path.dirname(os.path.abspath(FLAGS.output))
@@ -181,12 +169,13 @@ def _workspace(directory: str) -> Workspace:
         # Records have the ids of all pieces.
         model = override(model, {"vocab_size": max(pieces, model.vocab_size)})
     config = _data_config(model.max_position_embeddings)
+    length = config.max_seq_length
     masking = command_line.with_flags(MaskingConfig())
     work = Workload(
         model=model,
         batch_size=FLAGS.batch_size,
-        seq_length=config.max_seq_length,
-        num_predictions=masking.prediction_slots(config.max_seq_length),
+        seq_length=length,
+        num_predictions=masking.prediction_slots(length),
         training=command_line.with_flags(TrainingConfig()),
         optimizer=command_line.with_flags(OptimizerConfig()),
     )
@@ -199,8 +188,7 @@ def _workspace(directory: str) -> Workspace:
         masking=masking,
         work=work,
         features=override(
-            command_line.with_flags(FeatureConfig()),
-            {"max_seq_length": config.max_seq_length},
+            command_line.with_flags(FeatureConfig()), {"max_seq_length": length}
         ),
         peers=check_peers(FLAGS.against, work),
         task=task,
@@ -220,22 +208,6 @@ def _data_config(max_positions: int) -> PretrainingDataConfig:
         f"{max_positions} tokens that --preset={FLAGS.preset} reads.",
     )
     return config
-
-
-def _settings(workspace: Workspace) -> dict[str, Any]:
-    """Returns the settings, as the results hold them."""
-    training = workspace.work.training
-    names = ("input", "tokenizer", "repeats", "preset", "batch_size")
-    return {
-        **{name: FLAGS[name].value for name in names},
-        "against": FLAGS.against,
-        "task": FLAGS.task,
-        **{name: getattr(training, name) for name in _TRAINING_FLAGS},
-        "optimizer": workspace.work.optimizer.optimizer,
-        "data": to_dict(workspace.config),
-        "masking": to_dict(workspace.masking),
-        "features": to_dict(workspace.features),
-    }
 
 
 if __name__ == "__main__":

@@ -54,11 +54,7 @@ def run_program(name, *arguments, stdin="", main=None):
         new_flags(),
     ):
         try:
-            command_line.run(
-                module.define_flags,
-                main or module.main,
-                takes_command=name == "supervise",
-            )
+            command_line.run(module.define_flags, main or module.main)
             code = None
         except SystemExit as exit:
             code = exit.code

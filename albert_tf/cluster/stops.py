@@ -16,14 +16,6 @@ WRITING_FAILED = 74
 # The loss is not finite: starting again would not help.
 DIVERGED = 17
 
-# Exit codes after which a supervisor restarts the run: lost workers and stalled
-# readers, preemption (SIGTERM), and kills by the system (out of memory,
-# segmentation fault, abort, bus error) as 128 + signal.
-_KILLS = ("SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")
-RESTARTABLE = frozenset(
-    (TEMPORARY_FAILURE, *(128 + signal.Signals[name] for name in _KILLS))
-)
-
 
 def signals_to_handle() -> list[signal.Signals]:
     """Returns SIGTERM, SIGINT and, unless it is ignored (nohup), SIGHUP."""

@@ -27,7 +27,7 @@ RUNGS = (4, 8, NUM_EVALUATIONS)
 # Share of the candidates that continues after each rung but the last.
 KEEP = 0.5
 WARMUP_SHARE = 0.05
-# Of the shards that all candidates read.
+# The shards that all candidates read.
 EVAL_FRACTION = 0.05
 DUPE_FACTOR = 4
 

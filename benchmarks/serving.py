@@ -118,7 +118,7 @@ def _classifiers(workspace: Workspace) -> dict[str, Classify]:
     command_line.load_tensorflow()
     import tensorflow as tf
 
-    # As docs/serving.md recommends.
+    # docs/serving.md recommends it.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     from albert_tf.interchange.model_directory import save_model_directory
     from albert_tf.modeling.models import model_class

@@ -110,11 +110,11 @@ def parts_table(count: ParameterCount) -> str:
 
 
 def main() -> None:
-    given = command_line.given_settings(ModelConfig())
+    settings = command_line.given_settings(ModelConfig())
     named = (FLAGS[name].present for name in ("preset", "heads", "num_labels"))
-    if given or any(named):
+    if settings or any(named):
         changes = preset(FLAGS.preset) if FLAGS.preset else {}
-        config = override(PretrainConfig(), changes | given).model
+        config = override(PretrainConfig(), changes | settings).model
         count = parameter_count(config, FLAGS.heads, FLAGS.num_labels)
         print(parts_table(count))
         return

@@ -64,8 +64,8 @@ class Interruption:
             f"{self.received.name}: saving after this step; the same signal "
             "again ends at once.\n"
         )
-        # Not print, whose lock the interrupted code may hold. The signal may
-        # have ended the reader too: a closed terminal, or tee after Ctrl-C.
+        # The interrupted code may hold the lock of print. The signal may have
+        # ended what reads the line too: a closed terminal, tee after Ctrl-C.
         with contextlib.suppress(OSError):
             os.write(2, text.encode())
         previous = self._previous[self.received]

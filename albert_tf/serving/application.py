@@ -28,10 +28,10 @@ from albert_tf.serving.rest_json import (
     model_metadata,
     model_status,
     read_request,
-    write_answer,
+    write_response,
 )
 
-# Of clients that have gone, in the metrics only; nobody reads the answer.
+# The status of clients that have gone, for the metrics: nobody receives it.
 _CLIENT_GONE = 499
 _RETRY = {"Retry-After": "1"}
 
@@ -68,7 +68,7 @@ class _Metrics:
         )
         self.seconds = prometheus_client.Histogram(
             "albert_request_seconds",
-            "Time from a request's header to its answer.",
+            "Time from a request's header to its response.",
             ["signature"],
             registry=self.registry,
         )
@@ -109,8 +109,8 @@ class _Predictions:
     def is_full(self) -> bool:
         return self._pending >= self._config.max_pending_requests
 
-    async def answer(self, request: Request) -> Response:
-        """Returns the answer to a request, or raises HTTPException."""
+    async def respond(self, request: Request) -> Response:
+        """Returns the response to a request, or raises HTTPException."""
         if self.is_full:
             self._metrics.requests.labels("", 503).inc()
             raise HTTPException(
@@ -169,20 +169,20 @@ class _Predictions:
         )
         request.state.signature = signature
         outputs = await self.batcher.outputs(signature, inputs)
-        answer = await asyncio.to_thread(write_answer, outputs, by_row)
-        return Response(answer, media_type="application/json")
+        content = await asyncio.to_thread(write_response, outputs, by_row)
+        return Response(content, media_type="application/json")
 
 
 async def _unless_gone(
-    request: Request, answer: Awaitable[Response]
+    request: Request, response: Awaitable[Response]
 ) -> Response:
-    """Returns the answer; cancels it when the client closes the connection."""
+    """Returns the response; cancels it when the client has gone."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    tasks = asyncio.ensure_future(answer), asyncio.ensure_future(gone())
+    tasks = asyncio.ensure_future(response), asyncio.ensure_future(gone())
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not tasks[0].done():
@@ -262,7 +262,7 @@ def make_application(
 
     class Predict(OfModel):
         async def post(self, request: Request) -> Response:
-            return await predictions.answer(request)
+            return await predictions.respond(request)
 
     class Status(OfModel):
         async def get(self, request: Request) -> Response:

@@ -98,11 +98,13 @@ def _ours(work: Workload, batch: Batch, variant: str) -> Jobs:
     }
 
 
-def _keras_hub(work: Workload, batch: Batch, variant: str) -> Jobs:
-    """Makes AlbertBackbone, its masked-LM head and a dense layer for order."""
+def _model_of_keras_hub(work: Workload) -> tuple[Any, Any]:
+    """Returns AlbertBackbone with two heads, compiled, and the backbone.
+
+    KerasHub has no sentence-order head: a dense layer stands for it.
+    """
     import keras
     import keras_hub
-    import tensorflow as tf
 
     from albert_tf.interchange.keras_hub import make_backbone
     from albert_tf.training.trainer import DTYPE_POLICIES
@@ -131,6 +133,13 @@ def _keras_hub(work: Workload, batch: Batch, variant: str) -> Jobs:
         loss={"masked_lm": loss, "sentence_order": loss},
     )
     model.optimizer.build(model.trainable_variables)
+    return model, backbone
+
+
+def _keras_hub(work: Workload, batch: Batch, variant: str) -> Jobs:
+    import tensorflow as tf
+
+    model, backbone = _model_of_keras_hub(work)
     # What fit() calls. Keras itself does not compile with XLA where operations
     # are deterministic, as in this project's programs.
     compiled = {"jit_compile": variant == "XLA"}

@@ -156,7 +156,6 @@ def _saved_model(directory: str) -> Classify:
 
 def _theirs(directory: str, length: int) -> dict[str, Classify]:
     """Returns transformers' model, eager and compiled, and ONNX Runtime."""
-    import onnxruntime
     import torch
     import transformers
 
@@ -177,8 +176,24 @@ def _theirs(directory: str, length: int) -> dict[str, Classify]:
             logits = model(**inputs(list(texts))).logits
             return torch.softmax(logits, -1).numpy()
 
+    compiled = torch.compile(model, dynamic=True)
+    return {
+        "transformers, eager": functools.partial(classify_by, model),
+        "transformers, compiled": functools.partial(classify_by, compiled),
+        "ONNX Runtime": _onnx_runtime(
+            model, inputs, os.path.join(directory, "model.onnx")
+        ),
+    }
+
+
+def _onnx_runtime(
+    model: Any, inputs: Callable[[list[str]], Any], path: str
+) -> Classify:
+    """Returns transformers' model in ONNX Runtime, by way of a file."""
+    import onnxruntime
+    import torch
+
     example = dict(inputs(["A text.", "Another, longer text."]))
-    path = os.path.join(directory, "model.onnx")
     sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     torch.onnx.export(
         model,
@@ -198,12 +213,7 @@ def _theirs(directory: str, length: int) -> dict[str, Classify]:
         powers = np.exp(logits - logits.max(-1, keepdims=True))
         return powers / powers.sum(-1, keepdims=True)
 
-    compiled = torch.compile(model, dynamic=True)
-    return {
-        "transformers, eager": functools.partial(classify_by, model),
-        "transformers, compiled": functools.partial(classify_by, compiled),
-        "ONNX Runtime": classify_by_onnx,
-    }
+    return classify_by_onnx
 
 
 SERVING = Stage(

@@ -9,7 +9,7 @@ import importlib.resources
 import itertools
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 
 import numpy as np
 import prometheus_client
@@ -240,24 +240,34 @@ def make_application(
     metrics = _Metrics()
     predictions = _Predictions(model, config, metrics)
 
-    def check_model(request: Request) -> None:
-        """Raises HTTPException where a path names another model."""
-        own, asked = str(model.version), request.path_params["name"]
-        version = request.path_params.get("version")
-        if (asked, version or own) != (name, own):
-            which = f"Latest({asked})"
-            if version:
-                which = f"Specific({asked}, {version})"
-            raise HTTPException(
-                404,
-                f"Servable not found for request: {which}; this server has "
-                f"{name}, version {own}.",
-            )
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        batches = asyncio.create_task(predictions.batcher.run())
+        yield
+        batches.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await batches
+
+    return Starlette(
+        routes=[
+            *_model_routes(model, name, predictions),
+            *_state_routes(predictions, metrics),
+            Route("/", _page(name), methods=["GET"]),
+        ],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _error, Exception: _error},
+    )
+
+
+def _model_routes(
+    model: ExportedModel, name: str, predictions: _Predictions
+) -> Iterator[Route]:
+    """Yields the paths of TensorFlow Serving's REST interface."""
 
     class OfModel(HTTPEndpoint):
         async def dispatch(self) -> None:
             # Before the method: what is not there has none.
-            check_model(Request(self.scope))
+            _check_model(Request(self.scope), name, str(model.version))
             await super().dispatch()
 
     class Predict(OfModel):
@@ -272,6 +282,33 @@ def make_application(
         async def get(self, request: Request) -> Response:
             return JSONResponse(model_metadata(model, name))
 
+    for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
+        yield Route(f"{path}:predict", Predict)
+        yield Route(f"{path}/metadata", Metadata)
+        yield Route(path, Status)
+
+
+def _check_model(request: Request, name: str, version: str) -> None:
+    """Raises HTTPException where a path names another model or version."""
+    asked = request.path_params["name"]
+    asked_version = request.path_params.get("version")
+    if (asked, asked_version or version) == (name, version):
+        return
+    which = f"Latest({asked})"
+    if asked_version:
+        which = f"Specific({asked}, {asked_version})"
+    raise HTTPException(
+        404,
+        f"Servable not found for request: {which}; this server has {name}, "
+        f"version {version}.",
+    )
+
+
+def _state_routes(
+    predictions: _Predictions, metrics: _Metrics
+) -> Iterator[Route]:
+    """Yields the paths of health checks and metrics."""
+
     async def live(request: Request) -> Response:
         return JSONResponse({"live": True, "ready": not predictions.is_full})
 
@@ -285,35 +322,9 @@ def make_application(
             media_type=prometheus_client.CONTENT_TYPE_LATEST,
         )
 
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        batches = asyncio.create_task(predictions.batcher.run())
-        yield
-        batches.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await batches
-
-    versions = ("/v1/models/{name}", "/v1/models/{name}/versions/{version}")
-    routes = [
-        route
-        for path in versions
-        for route in (
-            Route(f"{path}:predict", Predict),
-            Route(f"{path}/metadata", Metadata),
-            Route(path, Status),
-        )
-    ]
-    routes += [
-        Route("/healthz", live),
-        Route("/healthz/ready", ready),
-        Route("/metrics", exposition),
-        Route("/", _page(name), methods=["GET"]),
-    ]
-    return Starlette(
-        routes=routes,
-        lifespan=lifespan,
-        exception_handlers={HTTPException: _error, Exception: _error},
-    )
+    yield Route("/healthz", live)
+    yield Route("/healthz/ready", ready)
+    yield Route("/metrics", exposition)
 
 
 def make_server(

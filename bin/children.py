@@ -100,22 +100,22 @@ def run_local_cluster(
     to end, then SIGTERM, and as long again until they are killed.
     """
     with Children() as children:
-        readers = []
+        threads = []
         for cluster in local_clusters(number):
             environment = {"TF_CONFIG": cluster.tf_config()}
             if cluster.index == 0:
                 children.start(command, environment)
                 continue
             process = children.start(command, environment, **_PIPED)
-            reader = threading.Thread(
+            thread = threading.Thread(
                 target=_show,
                 args=(process, f"worker {cluster.index}: "),
                 daemon=True,
             )
-            reader.start()
-            readers.append(reader)
+            thread.start()
+            threads.append(thread)
         status = _wait(children, grace_seconds)
-        for thread in readers:
+        for thread in threads:
             thread.join(timeout=grace_seconds)
         return status
 

@@ -118,24 +118,15 @@ def _limit_arenas() -> None:
             ctypes.CDLL(None).mallopt(-8, os.cpu_count() or 1)
 
 
-def run(
-    define_flags: Callable[[], None],
-    main: Callable[..., None],
-    *,
-    takes_command: bool = False,
-) -> None:
+def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
     """Runs a program: flags, then `main`; user errors are one line.
 
     Exits 0 when `main` returns, 1 on a user error, and with its own exit code
     when a run is stopped. With --cluster=local:N the program runs N times,
-    once for each worker. With `takes_command` main gets the arguments after
-    the flags, which are else refused.
+    once for each worker.
     """
 
     def start(arguments: list[str]) -> None:
-        if takes_command:
-            main(arguments)
-            return
         if arguments:
             raise UserError(
                 f"{arguments[0]!r} is not a flag; flags look like --name=value."

@@ -127,11 +127,11 @@ def parts_table(count: ParameterCount) -> str:
 
 
 def main() -> None:
-    given = command_line.given_settings(ModelConfig())
+    settings = command_line.given_settings(ModelConfig())
     named = (FLAGS[name].present for name in ("preset", "heads", "num_labels"))
-    if given or any(named):
+    if settings or any(named):
         changes = preset(FLAGS.preset) if FLAGS.preset else {}
-        config = override(PretrainConfig(), changes | given).model
+        config = override(PretrainConfig(), changes | settings).model
         print(parts_table(parameter_count(config, heads_of(config))))
         return
     tables = [presets_table(), sharing_table(), *map(paper_table, PAPER_TABLES)]

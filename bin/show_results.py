@@ -102,7 +102,7 @@ def main() -> None:
             try:
                 found[run_dir] = evaluations(run_dir)[-1]
             except UserError as error:
-                # Of several, others may have one.
+                # Other runs of the directory may have one.
                 if run_dir == path:
                     raise
                 without.append(error)

@@ -36,9 +36,11 @@ def new_flags():
 def run_program(name, *arguments, stdin="", main=None):
     """Returns how `python -m bin.NAME ARGUMENTS` ends.
 
-    With `main` that is called in place of the program's own.
+    A name with a dot is that of a module. With `main` that is called in place
+    of the program's own.
     """
-    module = importlib.import_module(f"bin.{name}")
+    path = name if "." in name else f"bin.{name}"
+    module, name = importlib.import_module(path), path.rpartition(".")[2]
     app.define_help_flags()
     out, err = io.StringIO(), io.StringIO()
     stdin = io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8")))
@@ -52,11 +54,7 @@ def run_program(name, *arguments, stdin="", main=None):
         new_flags(),
     ):
         try:
-            command_line.run(
-                module.define_flags,
-                main or module.main,
-                takes_command=name == "supervise",
-            )
+            command_line.run(module.define_flags, main or module.main)
             code = None
         except SystemExit as exit:
             code = exit.code

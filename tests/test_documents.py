@@ -50,7 +50,7 @@ EXTENDED_TABLES = (
 NOT_RUN = re.compile(r"^<!-- not run: .+ -->$")
 # The line before a block, its language and its text.
 FENCED = re.compile(r"^([^\n]*)\n```(\w*)\n(.*?)\n```$", re.M | re.S)
-COMMAND = re.compile(r"python -m bin\.(\w+)\b(.*)")
+COMMAND = re.compile(r"python -m ((?:bin|benchmarks)\.\w+)\b(.*)")
 # What makes the commands of the documents small: values of flags that they
 # give, and flags beside those.
 SMALLER = {
@@ -62,8 +62,8 @@ SMALLER = {
 }
 STEPS = ["--num_train_steps=1", "--train_batch_size=4"]
 BESIDE = {
-    "pretrain": [*STEPS, "--max_eval_steps=1"],
-    "finetune": [*STEPS, "--max_seq_length=32"],
+    "bin.pretrain": [*STEPS, "--max_eval_steps=1"],
+    "bin.finetune": [*STEPS, "--max_seq_length=32"],
 }
 
 
@@ -105,7 +105,7 @@ def blocks_of(text):
     for found in FENCED.finditer(text):
         before, language, content = found.groups()
         yield found.start(2), language, content, not NOT_RUN.search(before)
-    for found in re.finditer(r"`(python -m bin\.[^`\n]+)`", text):
+    for found in re.finditer(r"`(python -m b[^`\n]+)`", text):
         yield found.start(), "", found[1], False
 
 
@@ -145,7 +145,7 @@ def test_a_block_is_run_or_marked(block):
 def test_flags_of_commands_are_those_of_programs(block):
     for program, arguments in block.commands():
         with new_flags():
-            importlib.import_module(f"bin.{program}").define_flags()
+            importlib.import_module(program).define_flags()
             assert flags.FLAGS([program, *arguments]) == [program]
 
 

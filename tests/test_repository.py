@@ -1,4 +1,4 @@
-"""The map of WORKSPACE.md names every module."""
+"""The map of WORKSPACE.md names every module, and modules have good names."""
 
 import re
 from pathlib import Path
@@ -35,3 +35,12 @@ def test_the_map_names_every_module_and_no_other():
     assert sorted(there - named) == []
     missing = [path for path in named if not (ROOT / path).is_file()]
     assert sorted(missing) == []
+
+
+def test_modules_are_named_after_their_subject():
+    names = {
+        path.stem
+        for top in ("albert_tf", "benchmarks", "bin", "data_prep")
+        for path in (ROOT / top).rglob("*.py")
+    }
+    assert not names & {"util", "utils", "helper", "helpers", "misc"}

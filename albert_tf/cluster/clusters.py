@@ -22,7 +22,7 @@ _EXAMPLE = (
     '{"cluster": {"worker": ["host:2222", ...]}, '
     '"task": {"type": "worker", "index": 0}}'
 )
-# As in TensorFlow's examples.
+# The port of TensorFlow's examples.
 _PORT = 2222
 _PROBE_SECONDS = 1.0
 # Kills a process that hangs outside of Python: TensorFlow waits for its peers

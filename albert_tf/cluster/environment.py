@@ -1,5 +1,6 @@
 """Versions, hardware and GPUs of this machine."""
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -82,6 +83,15 @@ def usable_cpus() -> int:
     return os.cpu_count() or 1
 
 
+def cpu_model() -> str:
+    """Returns the name of the CPU, as Linux knows it."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
 def describe_environment() -> str:
     """Returns versions, system and hardware, as a table in Markdown."""
     found = {"python": platform.python_version()}
@@ -95,6 +105,7 @@ def describe_environment() -> str:
     found |= {
         "system": platform.platform(),
         "processors": str(usable_cpus()),
+        "processor": cpu_model(),
         "memory": f"{memory / 2**30:.1f} GiB",
         "devices": ", ".join(map(_device, tf.config.list_physical_devices())),
     }

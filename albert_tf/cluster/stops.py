@@ -16,14 +16,6 @@ WRITING_FAILED = 74
 # The loss is not finite: starting again would not help.
 DIVERGED = 17
 
-# Exit codes after which a supervisor restarts the run: lost workers and stalled
-# readers, preemption (SIGTERM), and kills by the system (out of memory,
-# segmentation fault, abort, bus error) as 128 + signal.
-_KILLS = ("SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")
-RESTARTABLE = frozenset(
-    (TEMPORARY_FAILURE, *(128 + signal.Signals[name] for name in _KILLS))
-)
-
 
 def signals_to_handle() -> list[signal.Signals]:
     """Returns SIGTERM, SIGINT and, unless it is ignored (nohup), SIGHUP."""
@@ -72,8 +64,8 @@ class Interruption:
             f"{self.received.name}: saving after this step; the same signal "
             "again ends at once.\n"
         )
-        # Not print, whose lock the interrupted code may hold. The signal may
-        # have ended the reader too: a closed terminal, or tee after Ctrl-C.
+        # The interrupted code may hold the lock of print. The signal may have
+        # ended what reads the line too: a closed terminal, tee after Ctrl-C.
         with contextlib.suppress(OSError):
             os.write(2, text.encode())
         previous = self._previous[self.received]

@@ -38,11 +38,11 @@ class Stragglers:
             all_gather(self._strategy, small_work_seconds(self._dtype)),
             all_gather(self._strategy, waiting),
         )
-        again = [
+        slow_twice = [
             line for who, line in lines.items() if who in self._slow_before
         ]
         self._slow_before = set(lines)
-        return again
+        return slow_twice
 
 
 def slow_workers(

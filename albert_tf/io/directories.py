@@ -133,16 +133,16 @@ def _upload(
             files.makedirs(parent)
         for name, arrived in arriving.items():
             with (
-                files.open(os.path.join(source, name)) as reader,
-                files.open(arrived, "wb") as writer,
+                files.open(os.path.join(source, name)) as local,
+                files.open(arrived, "wb") as remote,
             ):
-                shutil.copyfileobj(reader, writer, files.BUFFER_BYTES)
+                shutil.copyfileobj(local, remote, files.BUFFER_BYTES)
         if files.isfile(f"{target}/{last}"):
             files.remove(f"{target}/{last}")
         for name, arrived in arriving.items():
             files.replace(arrived, f"{target}/{name}")
     except BaseException:
-        # Not to hide the error that led here.
+        # Another error must not hide the one that led here.
         for arrived in arriving.values():
             with contextlib.suppress(OSError):
                 files.remove(arrived)

@@ -99,7 +99,7 @@ def replacing(path: Path) -> Iterator[IO]:
                     os.fsync(file.fileno())
             replace(temporary, path)
     except BaseException:
-        # Not to hide the error that led here.
+        # Another error must not hide the one that led here.
         with contextlib.suppress(OSError):
             remove(temporary)
         raise

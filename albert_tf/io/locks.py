@@ -112,7 +112,7 @@ def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
             stack.callback(os.close, descriptor)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Not if its holder has just ended.
+                # A holder that has just ended has removed it.
                 is_there = os.path.samestat(os.stat(path), os.fstat(descriptor))
             except FileNotFoundError:
                 continue

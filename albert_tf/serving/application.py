@@ -9,7 +9,7 @@ import importlib.resources
 import itertools
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 
 import numpy as np
 import prometheus_client
@@ -28,10 +28,10 @@ from albert_tf.serving.rest_json import (
     model_metadata,
     model_status,
     read_request,
-    write_answer,
+    write_response,
 )
 
-# Of clients that have gone, in the metrics only; nobody reads the answer.
+# The status of clients that have gone, for the metrics: nobody receives it.
 _CLIENT_GONE = 499
 _RETRY = {"Retry-After": "1"}
 
@@ -68,7 +68,7 @@ class _Metrics:
         )
         self.seconds = prometheus_client.Histogram(
             "albert_request_seconds",
-            "Time from a request's header to its answer.",
+            "Time from a request's header to its response.",
             ["signature"],
             registry=self.registry,
         )
@@ -109,8 +109,8 @@ class _Predictions:
     def is_full(self) -> bool:
         return self._pending >= self._config.max_pending_requests
 
-    async def answer(self, request: Request) -> Response:
-        """Returns the answer to a request, or raises HTTPException."""
+    async def respond(self, request: Request) -> Response:
+        """Returns the response to a request, or raises HTTPException."""
         if self.is_full:
             self._metrics.requests.labels("", 503).inc()
             raise HTTPException(
@@ -169,20 +169,20 @@ class _Predictions:
         )
         request.state.signature = signature
         outputs = await self.batcher.outputs(signature, inputs)
-        answer = await asyncio.to_thread(write_answer, outputs, by_row)
-        return Response(answer, media_type="application/json")
+        content = await asyncio.to_thread(write_response, outputs, by_row)
+        return Response(content, media_type="application/json")
 
 
 async def _unless_gone(
-    request: Request, answer: Awaitable[Response]
+    request: Request, response: Awaitable[Response]
 ) -> Response:
-    """Returns the answer; cancels it when the client closes the connection."""
+    """Returns the response; cancels it when the client has gone."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    tasks = asyncio.ensure_future(answer), asyncio.ensure_future(gone())
+    tasks = asyncio.ensure_future(response), asyncio.ensure_future(gone())
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not tasks[0].done():
@@ -240,29 +240,39 @@ def make_application(
     metrics = _Metrics()
     predictions = _Predictions(model, config, metrics)
 
-    def check_model(request: Request) -> None:
-        """Raises HTTPException where a path names another model."""
-        own, asked = str(model.version), request.path_params["name"]
-        version = request.path_params.get("version")
-        if (asked, version or own) != (name, own):
-            which = f"Latest({asked})"
-            if version:
-                which = f"Specific({asked}, {version})"
-            raise HTTPException(
-                404,
-                f"Servable not found for request: {which}; this server has "
-                f"{name}, version {own}.",
-            )
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        batches = asyncio.create_task(predictions.batcher.run())
+        yield
+        batches.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await batches
+
+    return Starlette(
+        routes=[
+            *_model_routes(model, name, predictions),
+            *_state_routes(predictions, metrics),
+            Route("/", _page(name), methods=["GET"]),
+        ],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _error, Exception: _error},
+    )
+
+
+def _model_routes(
+    model: ExportedModel, name: str, predictions: _Predictions
+) -> Iterator[Route]:
+    """Yields the paths of TensorFlow Serving's REST interface."""
 
     class OfModel(HTTPEndpoint):
         async def dispatch(self) -> None:
             # Before the method: what is not there has none.
-            check_model(Request(self.scope))
+            _check_model(Request(self.scope), name, str(model.version))
             await super().dispatch()
 
     class Predict(OfModel):
         async def post(self, request: Request) -> Response:
-            return await predictions.answer(request)
+            return await predictions.respond(request)
 
     class Status(OfModel):
         async def get(self, request: Request) -> Response:
@@ -271,6 +281,33 @@ def make_application(
     class Metadata(OfModel):
         async def get(self, request: Request) -> Response:
             return JSONResponse(model_metadata(model, name))
+
+    for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
+        yield Route(f"{path}:predict", Predict)
+        yield Route(f"{path}/metadata", Metadata)
+        yield Route(path, Status)
+
+
+def _check_model(request: Request, name: str, version: str) -> None:
+    """Raises HTTPException where a path names another model or version."""
+    asked = request.path_params["name"]
+    asked_version = request.path_params.get("version")
+    if (asked, asked_version or version) == (name, version):
+        return
+    which = f"Latest({asked})"
+    if asked_version:
+        which = f"Specific({asked}, {asked_version})"
+    raise HTTPException(
+        404,
+        f"Servable not found for request: {which}; this server has {name}, "
+        f"version {version}.",
+    )
+
+
+def _state_routes(
+    predictions: _Predictions, metrics: _Metrics
+) -> Iterator[Route]:
+    """Yields the paths of health checks and metrics."""
 
     async def live(request: Request) -> Response:
         return JSONResponse({"live": True, "ready": not predictions.is_full})
@@ -285,35 +322,9 @@ def make_application(
             media_type=prometheus_client.CONTENT_TYPE_LATEST,
         )
 
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        batches = asyncio.create_task(predictions.batcher.run())
-        yield
-        batches.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await batches
-
-    versions = ("/v1/models/{name}", "/v1/models/{name}/versions/{version}")
-    routes = [
-        route
-        for path in versions
-        for route in (
-            Route(f"{path}:predict", Predict),
-            Route(f"{path}/metadata", Metadata),
-            Route(path, Status),
-        )
-    ]
-    routes += [
-        Route("/healthz", live),
-        Route("/healthz/ready", ready),
-        Route("/metrics", exposition),
-        Route("/", _page(name), methods=["GET"]),
-    ]
-    return Starlette(
-        routes=routes,
-        lifespan=lifespan,
-        exception_handlers={HTTPException: _error, Exception: _error},
-    )
+    yield Route("/healthz", live)
+    yield Route("/healthz/ready", ready)
+    yield Route("/metrics", exposition)
 
 
 def make_server(

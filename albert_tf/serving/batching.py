@@ -70,7 +70,7 @@ class Batcher:
         loop = asyncio.get_running_loop()
         waiting = _Waiting(arrays, rows, loop.time(), loop.create_future())
         group: _Group = (signature, *(a.shape[1:] for a in arrays.values()))
-        # The lengths of examples, and so the columns of their answers, are
+        # The lengths of examples, and so the columns of their outputs, are
         # not known before the model parses them.
         specs = self._model.signatures[signature].outputs
         if "examples" in arrays and _variable(specs):

@@ -1,4 +1,4 @@
-"""JSON of TensorFlow Serving's REST interface: requests, answers, metadata."""
+"""JSON of TensorFlow Serving's REST interface: requests and responses."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ _MAX_DEPTH = 16
 def read_request(
     body: bytes, model: ExportedModel
 ) -> tuple[str, dict[str, np.ndarray], bool]:
-    """Returns the signature, its checked inputs, and whether to answer by row.
+    """Returns the signature, its checked inputs, and whether rows are returned.
 
     Raises:
         UserError: for what is no request for the model.
@@ -100,7 +100,7 @@ def _decoded(value: Any, depth: int = 0) -> Any:
         ) from None
 
 
-def write_answer(outputs: dict[str, np.ndarray], by_row: bool) -> bytes:
+def write_response(outputs: dict[str, np.ndarray], by_row: bool) -> bytes:
     """Returns the JSON of the outputs, as predictions by row or as columns."""
     columns = {
         name: _encoded(value.tolist(), name) for name, value in outputs.items()
@@ -112,8 +112,8 @@ def write_answer(outputs: dict[str, np.ndarray], by_row: bool) -> bytes:
     elif by_row:
         rows = zip(*columns.values(), strict=True)
         found = [dict(zip(columns, row, strict=True)) for row in rows]
-    answer = {"predictions" if by_row else "outputs": found}
-    return json.dumps(answer, ensure_ascii=False).encode()
+    response = {"predictions" if by_row else "outputs": found}
+    return json.dumps(response, ensure_ascii=False).encode()
 
 
 def _encoded(value: Any, name: str) -> Any:
@@ -121,14 +121,14 @@ def _encoded(value: Any, name: str) -> Any:
         return [_encoded(item, name) for item in value]
     if not isinstance(value, bytes):
         return value
-    # As there, the output's name says that it is no text.
+    # TensorFlow Serving too knows by the name that an output is no text.
     if name.endswith("_bytes"):
         return {"b64": base64.b64encode(value).decode()}
     return value.decode(errors="replace")
 
 
 def model_status(model: ExportedModel) -> dict[str, Any]:
-    """Returns the answer to GET /v1/models/<name>."""
+    """Returns the response to GET /v1/models/<name>."""
     return {
         "model_version_status": [
             {
@@ -141,7 +141,7 @@ def model_status(model: ExportedModel) -> dict[str, Any]:
 
 
 def model_metadata(model: ExportedModel, name: str) -> dict[str, Any]:
-    """Returns the answer to GET /v1/models/<name>/metadata."""
+    """Returns the response to GET /v1/models/<name>/metadata."""
     definitions = {
         signature: json_format.MessageToDict(
             described.definition,

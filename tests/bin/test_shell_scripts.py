@@ -192,8 +192,12 @@ signal.pause()
 
 @pytest.mark.parametrize(
     ("status", "requeued"),
-    # Saved; the other ends are not helped by another start.
-    [(143, "scontrol requeue 17\n"), (74, ""), (0, "")],
+    # Saved, or lost a worker; another start does not help the other ends.
+    [
+        (143, "scontrol requeue 17\n"),
+        (75, "scontrol requeue 17\n"),
+        *((74, ""), (0, "")),
+    ],
 )
 def test_slurm_at_its_time_limit(tmp_path, status, requeued):
     executable(tmp_path / "python", f'exec {sys.executable} "$@"')

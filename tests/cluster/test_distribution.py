@@ -25,7 +25,7 @@ from albert_tf.cluster.distribution import (
     make_strategy,
     out_of_memory,
 )
-from albert_tf.cluster.stops import RESTARTABLE, RunStopped
+from albert_tf.cluster.stops import TEMPORARY_FAILURE, RunStopped
 from albert_tf.config import RuntimeConfig, UserError
 
 # A worker: prints what it computes, then works until another is lost.
@@ -283,7 +283,7 @@ def test_a_lost_tpu_is_a_temporary_failure(watched):
     strategy = object.__new__(tf.distribute.TPUStrategy)
     with pytest.raises(RunStopped) as stopped, lost_workers(strategy):
         raise tf.errors.AbortedError(None, None, "Socket closed")
-    assert stopped.value.exit_code in RESTARTABLE
+    assert stopped.value.exit_code == TEMPORARY_FAILURE
     assert str(stopped.value) == (
         "the TPU was lost (AbortedError: Socket closed): start the same "
         "command again."

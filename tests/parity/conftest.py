@@ -14,7 +14,7 @@ import sys
 
 import pytest
 
-from bin.benchmarking.machine import cpu_model
+from albert_tf.cluster.environment import cpu_model
 
 # torch would import Triton, and that after TensorFlow is a segmentation fault
 # (Triton 3.7.1, TensorFlow 2.21).

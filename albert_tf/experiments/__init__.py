@@ -1,1 +1,0 @@
-"""Searches and tables of experiments, as data."""

@@ -1,0 +1,1 @@
+"""Measurements for those who develop this project; nothing imports them."""

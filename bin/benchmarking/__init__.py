@@ -1,1 +1,0 @@
-"""What bin.benchmark is made of."""

@@ -1,0 +1,92 @@
+"""Outputs and gradients of untrained models by application."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import PretrainConfig, override
+from albert_tf.inputs.input_pipeline import PretrainingBatches
+from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
+from albert_tf.records.shards import open_shards
+from albert_tf.training.training_loss import pretraining_loss
+from benchmarks import initialization
+
+
+def test_similarity_is_the_mean_cosine_of_different_tokens():
+    hidden = np.random.default_rng(0).normal(size=(7, 5)) + 1
+    cosines = [
+        a @ b / np.sqrt((a @ a) * (b @ b))
+        for i, a in enumerate(hidden)
+        for j, b in enumerate(hidden)
+        if i != j
+    ]
+    assert initialization.token_similarity(hidden) == pytest.approx(
+        np.mean(cosines)
+    )
+
+
+@pytest.fixture(scope="module")
+def measured(shards_dir):
+    shards = open_shards(shards_dir, "train")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(initialization, "DEPTHS", (1, 3))
+        found = initialization.measure(shards, seed=3)
+    return shards, {(m.initialization, m.depth): m for m in found}
+
+
+@pytest.mark.slow
+def test_gradients_of_applications_sum_to_the_shared_one(measured):
+    shards, found = measured
+    assert len(found) == 2 * len(initialization.INITIALIZATIONS)
+    measurement = found["scaled", 3]
+    vocab_size = shards.metadata["tokenizer"]["vocab_size"]
+    config = initialization.configuration("scaled", 3, vocab_size, 32)
+    assert config.output_init_scale == pytest.approx(6**-0.5)
+    keras.utils.set_random_seed(3)
+    unshared = AlbertForPretraining(config)
+    unshared.build()
+    shared = AlbertForPretraining(
+        override(PretrainConfig(model=config), {"sharing": "all"}).model
+    )
+    shared.build()
+    # The first block's weights are drawn before those of the others.
+    by_path = {v.path.split("/", 1)[1]: v for v in unshared.weights}
+    for variable in shared.weights:
+        variable.assign(by_path[variable.path.split("/", 1)[1]])
+    batch = PretrainingBatches(
+        shards,
+        masking_config=PretrainConfig().masking,
+        batch_size=32,
+        seed=3,
+        training=True,
+    ).batch(0)
+    training_loss = pretraining_loss(SENTENCE_OBJECTIVES["sop"])
+    matrices = [
+        v.value
+        for v in shared.encoder.blocks[0].trainable_variables
+        if len(v.shape) > 1
+    ]
+    with tf.GradientTape() as tape:
+        outputs = shared(batch, training=False, output_hidden_states=True)
+        losses = training_loss.losses(outputs, batch).values()
+        loss = tf.add_n([total / weight for total, weight in losses])
+    gradients = tape.gradient(loss, matrices)
+    assert measurement.shared_gradient_norm == pytest.approx(
+        float(tf.linalg.global_norm(gradients)), rel=1e-4
+    )
+    mask = batch["input_mask"].astype(bool)
+    before, after = (x.numpy()[mask] for x in outputs["hidden_states"][-2:])
+    assert measurement.output_change[-1] == pytest.approx(
+        np.sqrt(((after - before) ** 2).sum() / (before**2).sum()), rel=1e-4
+    )
+
+
+@pytest.mark.slow
+def test_deep_unscaled_models_are_more_sensitive(measured):
+    _, found = measured
+    wide, scaled = found["wide", 3], found["scaled", 3]
+    assert wide.sensitivity > 1.5 * scaled.sensitivity
+    assert wide.token_similarity[-1] > scaled.token_similarity[-1]
+    assert wide.sensitivity > 1.5 * found["wide", 1].sensitivity

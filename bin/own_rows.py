@@ -92,7 +92,7 @@ def _reason(name: str, error: Exception) -> str:
 
 
 if multiprocessing.current_process().name != "MainProcess":
-    # A worker process has its program's arguments, and needs its rows. As in the
-    # program, what TensorFlow writes when it is imported is not shown.
+    # A worker process has its program's arguments, and needs its rows. What
+    # TensorFlow writes when it is imported is not shown, as in the program.
     with tempfile.TemporaryFile() as captured, stderr_to(captured):
         import_all(_modules_of(sys.argv))

@@ -102,25 +102,35 @@ def _in_micro_batches(
             return {n: _padded(v, shape[-1]) for n, v in outputs.items()}
         return outputs
 
-    specs = {
-        name: tf.TensorSpec([None] * value.shape.rank, value.dtype)
-        for name, value in features.items()
-    }
-    outputs = function.get_concrete_function(specs).structured_outputs
     computed = tf.map_fn(
         compute,
         tf.range(tf.size(sizes)),
-        # Ragged, since micro-batches have different numbers of rows.
-        fn_output_signature={
-            name: tf.RaggedTensorSpec(output.shape, output.dtype, ragged_rank=0)
-            for name, output in outputs.items()
-        },
+        fn_output_signature=_output_specs(function, features),
         parallel_iterations=_MICRO_BATCHES,
     )
     back = tf.math.invert_permutation(order)
     return {
         name: tf.gather(values.values, back)
         for name, values in computed.items()
+    }
+
+
+def _output_specs(
+    function: tf.types.experimental.PolymorphicFunction,
+    features: Mapping[str, tf.Tensor],
+) -> dict[str, tf.RaggedTensorSpec]:
+    """Returns the specifications of a function's outputs of any batch.
+
+    They are ragged, since micro-batches have different numbers of rows.
+    """
+    specs = {
+        name: tf.TensorSpec([None] * value.shape.rank, value.dtype)
+        for name, value in features.items()
+    }
+    outputs = function.get_concrete_function(specs).structured_outputs
+    return {
+        name: tf.RaggedTensorSpec(output.shape, output.dtype, ragged_rank=0)
+        for name, output in outputs.items()
     }
 
 

@@ -205,7 +205,7 @@ class AlbertEncoder(ConfiguredLayer):
         )
         if not self.projection:
             return embedded
-        # As a matrix: a product of more axes is a dozen operations.
+        # A product of more than two axes is a dozen operations.
         flat = ops.reshape(embedded, (-1, self.config.embedding_size))
         shape = (*ops.shape(embedded)[:2], self.config.hidden_size)
         return ops.reshape(self.projection(flat), shape)

@@ -271,7 +271,7 @@ def _asserted(
         map(keras.backend.is_keras_tensor, (value, wrong, *numbers))
     ):
         return value
-    # Not tf.debugging's, which puts a conditional around it.
+    # tf.debugging puts a conditional around its assertions.
     check = tf.raw_ops.Assert(
         condition=tf.logical_not(wrong), data=[message, *numbers]
     )

@@ -97,7 +97,7 @@ def product(inputs: Tensor, weight: Tensor) -> Tensor:
     @tf.custom_gradient
     def joined(inputs: tf.Tensor, weight: tf.Tensor) -> tuple:
         def gradients(gradient: tf.Tensor) -> tuple:
-            # Or the weight would be transposed at the start, and kept.
+            # Otherwise the weight is transposed at the start, and kept.
             with tf.control_dependencies([gradient]):
                 # Compiled: TensorFlow's graph optimizer would undo it.
                 transposed = compiled(tf.transpose)(weight)

@@ -233,7 +233,7 @@ class Embeddings(ConfiguredLayer):
         segments = ops.reshape(segments, ops.shape(words))
         positions = ops.cast(self.position_embeddings, words.dtype)
         if infers_shapes():
-            # Of any length: a stand-in may be longer than the table.
+            # A stand-in may be longer than the table.
             positions = ops.broadcast_to(positions[:1], ops.shape(words)[1:])
         else:
             positions = positions[:length]

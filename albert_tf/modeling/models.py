@@ -34,7 +34,7 @@ from albert_tf.modeling.weights.adapters import (
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
 _HEAD_SITE = 1 << 20
-# Of a model, unless it is given another; of further ones with a number.
+# The default name of a model; further ones have a number.
 _NAME = "albert"
 _DEFAULT_NAME = re.compile(rf"{_NAME}(_\d+)?")
 

@@ -113,7 +113,7 @@ class FeatureBuilder:
         workers = min(self.workers, len(chunks) // _MIN_CHUNKS)
         if workers < 2:
             return concatenated([build(chunk) for chunk in chunks])
-        # Not forked: TensorFlow's threads do not survive that.
+        # TensorFlow's threads do not survive a fork.
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(workers, context) as pool:
             # The tokenizer is sent to each process only once.

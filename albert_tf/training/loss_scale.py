@@ -24,6 +24,10 @@ class LossScale:
         """Returns the factor of the loss, and so of its gradients."""
         return 1.0
 
+    def unscaled(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Returns the gradients of the loss without the factor."""
+        return gradients
+
     def update(self, finite: tf.Tensor) -> None:
         """Adapts the scale to whether a step was finite."""
 
@@ -52,6 +56,10 @@ class _AdaptiveScale(LossScale):
 
     def value(self) -> tf.Tensor:
         return tf.convert_to_tensor(self._scale)
+
+    def unscaled(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+        scale = self.value()
+        return [gradient / scale for gradient in gradients]
 
     def update(self, finite: tf.Tensor) -> None:
         scale = self.value()

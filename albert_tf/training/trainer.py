@@ -381,7 +381,7 @@ class Trainer(Evaluator):
         )
         reached = [v.path for v in self._trained if v.path in local]
         reduced = all_reduce([local[path] for path in reached])
-        gradients = [gradient / scale for gradient in reduced]
+        gradients = self._loss_scale.unscaled(reduced)
         return sums, dict(zip(reached, gradients, strict=True))
 
     def _clipped(

@@ -43,7 +43,9 @@ FLAGS = flags.FLAGS
 # What this module defines are flags of the program: --helpshort lists them.
 flags.disclaim_key_flags()
 
-TOKENIZER_HELP = "Tokenizer: its directory, or a .model or vocab.txt file."
+TOKENIZER_HELP = (
+    "Tokenizer: its directory, or a .model, .vocab or vocab.txt file."
+)
 # Seconds between lines of progress in a log.
 _LOG_SECONDS = 10.0
 

@@ -15,6 +15,7 @@ from typing import Any
 from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
 from albert_tf.io.json_files import read_at_most, read_json
+from albert_tf.text.piece_scores import read_piece_scores
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer_base import (
     CONFIG_FILE,
@@ -33,14 +34,14 @@ KINDS: tuple[type[Tokenizer], ...] = (
     WordPieceTokenizer,
 )
 # Looked for where no file has our name; the first pattern that fits decides.
-_OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,))
+_OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,), ("*.vocab",))
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """Returns the tokenizer of a directory, or of a vocabulary's file.
 
-    A file is a SentencePiece model or a WordPiece vocabulary (`*.txt`),
-    whatever its name. Without a
+    A file is a SentencePiece model, the pieces and scores of one (`*.vocab`)
+    or a WordPiece vocabulary (`*.txt`), whatever its name. Without a
     `tokenizer_config.json` beside it the settings are those of the released
     uncased models: lower case, no accents.
 
@@ -63,6 +64,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
             kind = WordPieceTokenizer
     elif path.endswith(".txt"):
         kind, vocabulary = WordPieceTokenizer, read_vocabulary(path)
+    elif path.endswith(".vocab"):
+        vocabulary = read_piece_scores(path)
     else:
         vocabulary = read_at_most(path, MAX_VOCABULARY_BYTES)
     settings = settings | _configured(kind, config, config_path)

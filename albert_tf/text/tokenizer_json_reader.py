@@ -131,7 +131,7 @@ def _sentencepiece_model(values: dict[str, Any]) -> tuple[bytes, Settings]:
         pieces = _ranked_pieces(model)
         unknown = model["vocab"][model["unk_token"]]
     else:
-        pieces = _scored_pieces(model.get("vocab"))
+        pieces = scored_pieces(model.get("vocab"))
         unknown = model["unk_id"]
     # Raises for what is not the id of a piece.
     special = {pieces[unknown][0], *SENTENCEPIECE_SPECIALS.values()}
@@ -146,7 +146,7 @@ def _sentencepiece_model(values: dict[str, Any]) -> tuple[bytes, Settings]:
         steps.get("Precompiled", {}).get("precompiled_charsmap") or "",
         validate=True,
     )
-    model_bytes = _model(
+    model_bytes = sentencepiece_model(
         pieces,
         unknown=unknown,
         special=special,
@@ -183,15 +183,16 @@ def _check_merges(model: dict[str, Any], special: set[str]) -> None:
     )
 
 
-def _model(
+def sentencepiece_model(
     pieces: list[tuple[str, float]],
     *,
     unknown: int,
     special: set[str],
     charsmap: bytes,
-    is_bpe: bool,
-    has_bytes: bool,
+    is_bpe: bool = False,
+    has_bytes: bool = False,
 ) -> bytes:
+    """Returns the bytes of a SentencePiece model of pieces with scores."""
     model = sentencepiece_model_pb2.ModelProto()
     kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
     for number, (piece, score) in enumerate(pieces):
@@ -258,7 +259,8 @@ def _in_order(vocab: dict[str, int]) -> list[str]:
     return sorted(vocab, key=vocab.__getitem__)
 
 
-def _scored_pieces(vocab: Any) -> list[tuple[str, float]]:
+def scored_pieces(vocab: Any) -> list[tuple[str, float]]:
+    """Returns the pairs of a piece and its score; raises UserError."""
     if not isinstance(vocab, list) or not vocab:
         raise UserError("the model has no list of pieces.")
     check_number_of_pieces(len(vocab), "the vocabulary")

@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from albert_tf.config import UserError
@@ -148,6 +149,35 @@ def test_a_vocabulary_of_another_name(
             "do_lower_case": False,
             "keep_accents": False,
         }
+
+
+def test_pieces_and_scores_give_the_ids_of_the_model(
+    tiny_directory, tiny_tokenizer, sentences, tmp_path
+):
+    path = tmp_path / "30k-clean.vocab"
+    path.write_bytes((tiny_directory / "spiece.vocab").read_bytes())
+    texts = [*sentences, "Ça ﬁn [MASK] 1,234 <unk> (b) – £5", ""]
+    for place in (path, tmp_path):
+        loaded = load_tokenizer(place)
+        assert loaded.encode_batch(texts) == tiny_tokenizer.encode_batch(texts)
+        np.testing.assert_array_equal(
+            loaded.replacement_ids, tiny_tokenizer.replacement_ids
+        )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\t0\nb 1\n", r"line 2: expected a piece, a tab .* got 'b 1'"),
+        ("a\tnan\n", "piece 0 is not a pair"),
+        ("a\t-1\n", "has no piece <unk>"),
+        ("", "has no list of pieces"),
+    ],
+)
+def test_faulty_pieces_and_scores(tmp_path, content, message):
+    (tmp_path / "x.vocab").write_text(content)
+    with pytest.raises(UserError, match=rf"x\.vocab.*{message}"):
+        load_tokenizer(tmp_path / "x.vocab")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from albert_tf import MaskingConfig, load_model_directory
 from albert_tf.records import counter_rng
-from albert_tf.records.masking import mask_batch
+from albert_tf.records.masking import MaskingIds, mask_batch
 
 FIRST = "Returns the number of elements in the array."
 SECOND = "If the axis is given, the elements along that axis are counted."
@@ -36,9 +36,7 @@ def main(directory: str) -> None:
         np.array([counter_rng.key("worked sentence")]),
         config=MaskingConfig(),
         num_slots=MaskingConfig().prediction_slots(len(ids)),
-        special_ids=tokenizer.special_ids,
-        mask_id=tokenizer.mask_id,
-        replacement_ids=tokenizer.replacement_ids,
+        ids=MaskingIds.of(tokenizer),
     )
     print("masked    ", *tokenizer.pieces(masked.input_ids[0]))
 

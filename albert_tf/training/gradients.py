@@ -111,7 +111,9 @@ class GradientComputation:
             rows, part_widths or (full,), merge=micro_batch_size == rows
         ):
             size = part.stop - part.start
-            cut = self._cut(features, part, width) if size < rows else features
+            cut = features
+            if size < rows or width < full:
+                cut = self._cut(features, part, width)
             results.append(
                 _accumulate(
                     compute, cut, keys[part], min(micro_batch_size, size)

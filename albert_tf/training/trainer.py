@@ -326,7 +326,7 @@ class Trainer(Evaluator):
         norm = tf.linalg.global_norm(list(gradients.values()))
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
         usable = finite & (loss <= controls[0])
-        # An infinite gradient that a smaller scale may cure.
+        # A gradient that is not finite may be cured by a smaller scale.
         overflow = tf.math.is_finite(loss) & (scale > 1.0)
         results = {
             **sums,

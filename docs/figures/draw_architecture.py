@@ -61,8 +61,8 @@ ROOMS = (
 BATCH = (
     ("Read", "records/shards.py", "records of this step"),
     ("Mask", "records/masking.py", "input_ids [B, S], positions [B, P]"),
-    ("Distribute", "training/trainer.py", "rows of each replica"),
-    ("Embed", "modeling/models.py", "states [B, S, E], projected to [B, S, H]"),
+    ("Distribute", "cluster/distribution.py", "rows of each replica"),
+    ("Embed", "modeling/layers.py", "states [B, S, E], projected to [B, S, H]"),
     ("Attention", "modeling/attention.py", "context [B, S, H]"),
     ("Feed-forward", "modeling/blocks.py", "states [B, S, H]"),
     ("Heads", "modeling/heads/", "logits [B, P, V] and [B, 2]"),

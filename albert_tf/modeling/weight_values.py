@@ -118,7 +118,7 @@ def recomputed(layer: keras.layers.Layer) -> Callable:
             with _scope(zip(floats, arguments, strict=False)):
                 return layer(*arguments[len(floats) :], **constants)[0]
 
-        values = map(ops.convert_to_tensor, floats)
+        values = [variable.value for variable in floats]
         return keras.remat(first_output)(*values, *inputs), None
 
     return call

@@ -5,6 +5,7 @@ the value comes from.
 """
 
 import collections
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
 import keras
@@ -49,34 +50,35 @@ class SharedMatrices:
         """Counts the uses in the applications, whose types are `policy`'s."""
         self._training = training
         self._dtype = policy.compute_dtype
+        self._is_needed = training or self._dtype != policy.variable_dtype
         uses = collections.Counter(
             variable.path
             for block in applications
             for variable in block.weights
             if _is_matrix(variable)
         )
-        self._uses_left: dict[str, int] = {}
-        if training or self._dtype != policy.variable_dtype:
-            self._uses_left = {
-                p: count for p, count in uses.items() if count > 1
-            }
+        self._uses_left = {path: n for path, n in uses.items() if n > 1}
         self._values: dict[str, tuple[Tensor, Tensor]] = {}
 
-    def next_use(self, block: keras.layers.Layer) -> keras.StatelessScope:
-        """Returns a context for the next application, which is of `block`."""
-        values = [
-            (variable, self._next_value(variable))
+    def next_use(
+        self, block: keras.layers.Layer
+    ) -> contextlib.AbstractContextManager:
+        """Returns a context for the next application, which is of `block`.
+
+        It has all weights of the block, since it hides the values of a scope
+        around it.
+        """
+        if not self._is_needed:
+            return contextlib.nullcontext()
+        return _scope(
+            (
+                variable,
+                self._next_value(variable)
+                if variable.path in self._uses_left
+                else _read(variable),
+            )
             for variable in block.weights
-            if variable.path in self._uses_left
-        ]
-        if self._training:
-            # Here, so that gradients are added in the order of applications.
-            values += [
-                (variable, _read(variable))
-                for variable in block.weights
-                if variable.path not in self._uses_left
-            ]
-        return _scope(values)
+        )
 
     def _next_value(self, variable: keras.Variable) -> Tensor:
         path = variable.path

@@ -82,11 +82,13 @@ def test_a_long_row_of_tokens_is_computed_alone(load, monkeypatch):
     encoder = type(loaded.model.encoder)
     encode = encoder.__call__
 
-    def record(self, input_ids, *args, **options):
+    def record(self, features, **options):
         tf.py_function(
-            lambda ids: shapes.append(ids.shape.as_list()), [input_ids], []
+            lambda ids: shapes.append(ids.shape.as_list()),
+            [features["input_ids"]],
+            [],
         )
-        return encode(self, input_ids, *args, **options)
+        return encode(self, features, **options)
 
     monkeypatch.setattr(encoder, "__call__", record)
     monkeypatch.setattr(length_groups, "_WIDTHS", (4, 8))

@@ -146,10 +146,11 @@ def recomputed_product(function: Callable, *constants: object) -> Callable:
 
 @functools.cache
 def with_gradient(function: Callable, gradient: Callable) -> Callable:
-    """Returns the function of tensors with `function`'s first result.
+    """Returns `function` of tensors, with `gradient` in the backward pass.
 
-    Its other results and the tensors are what `gradient` needs beside the
-    result's gradient; it returns that of the first tensor. Others have none.
+    `function` returns its result, and then what its gradient needs. `gradient`
+    takes the result's gradient, these values and the tensors, and returns the
+    gradient of the first tensor; the others have none.
     """
     forward = compiled(function)
     if not ON_TENSORFLOW:
@@ -187,10 +188,10 @@ def shared_use(
 ) -> tuple[Tensor, Tensor]:
     """Returns a shared weight's value for one use, and the weight for the next.
 
-    The gradients of the uses are added one by one in the backward pass, in the
-    weight's type, instead of being kept until the last is there. (12 layers of
-    width 512, 2 x 128 tokens, float32: 54 % more memory without; the time is
-    the same.)
+    In the backward pass the sum of later uses' gradients comes back through the
+    returned weight, and this use's is added to it, in the weight's type. So no
+    gradient is kept until the last is there. (12 layers of width 512, 2 x 128
+    tokens, float32: 54 % more memory without; the time is the same.)
 
     Args:
         weight: the matrix, as the use before returned it.

@@ -322,6 +322,7 @@ class AlbertModel(FittableModel):
         )
         positions = self._positions_of_heads(features)
         if heads_only and self.reads_positions_only():
+            # Without positions to read, the pooler's first one is left.
             none = _as_rows(features["input_ids"])[:, :0]
             options["read_positions"] = ops.concatenate(
                 [ops.cast(none, "int32"), *positions.values()], axis=1

@@ -173,7 +173,7 @@ def _evaluated(
     builder: FeatureBuilder,
     examples: Mapping[str, Sequence[Any]],
 ) -> dict[str, EvaluatedExamples]:
-    """Returns what is evaluated, by the suffix of its metrics' names."""
+    """Returns the held-out examples by the suffix of their metrics."""
     training = config.training
     max_examples = training.max_eval_steps * training.eval_batch_size or None
     return {

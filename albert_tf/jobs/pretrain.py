@@ -270,7 +270,7 @@ def _largest_batch(sources: SourceSchedule) -> dict[str, int]:
 def _held_out(
     config: PretrainConfig, phases: Sequence[_Phase]
 ) -> SourceSchedule:
-    """Returns what is evaluated in each phase."""
+    """Returns the held-out batches of each phase."""
     sources = [
         PretrainingBatches(
             phase.held_out,

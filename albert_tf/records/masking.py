@@ -155,7 +155,7 @@ def _shown_ids(
     positions: np.ndarray,
     ids: MaskingIds,
 ) -> np.ndarray:
-    """Returns what the model sees of chosen tokens; all arrays are `[n]`."""
+    """Returns the input ids of chosen tokens; all arrays are `[n]`."""
     action = counter_rng.uniform_at(
         counter_rng.fold_in(keys, _ACTION), positions
     )

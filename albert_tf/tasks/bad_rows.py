@@ -45,7 +45,7 @@ class BadRows:
     def apply(
         self, make: Callable[[Given], Made], rows: Iterable[Given]
     ) -> list[Made]:
-        """Returns what `make` makes of each row but those that it refuses."""
+        """Returns the result of `make` for each row that it accepts."""
         made = []
         for row in rows:
             try:
@@ -105,7 +105,7 @@ class BadRows:
 def made_of_all(
     make: Callable[[Given], Made], examples: Sequence[Given]
 ) -> list[Made]:
-    """Returns what `make` makes of each example.
+    """Returns the result of `make` for each example.
 
     Raises UserError, one for all, for those that it refuses.
     """

@@ -109,7 +109,7 @@ class InGraphTokenizer(tf.Module):
         )
 
     def _origins(self, texts: tf.Tensor) -> "_Origins":
-        """Returns where the bytes of the cleaned texts come from."""
+        """Returns the source position of each byte of the cleaned texts."""
         parts = self._vocabulary.parts(texts)
         distinct, numbers = tf.unique(parts.flat_values)
         cleaned = _spaced(self._vocabulary.clean(distinct))

@@ -130,11 +130,11 @@ class Rows:
         return list(dict.fromkeys(names))
 
     def apply(self, make: Callable[[Record], Made]) -> list[Made]:
-        """Returns what `make` makes of each row but those that it refuses."""
+        """Returns the result of `make` for each row that it accepts."""
         return self.bad.apply(make, self.records)
 
     def settled(self, good: list[Made]) -> list[Made]:
-        """Returns what has been made of the good rows.
+        """Returns the results for the good rows.
 
         Logs the bad ones, or raises UserError (`BadRows.settle`).
         """

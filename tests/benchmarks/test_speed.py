@@ -55,24 +55,17 @@ def test_results_are_printed_and_written(tmp_path, sentences):
     (tmp_path / "text.txt").write_text("\n".join(sentences))
     flags = [
         # With fresh processes, for the stage and for each side.
-        "--stages=featurisation,recomputation",
+        "--stages=featurisation",
         f"--input={tmp_path}/text.txt",
         "--vocab_size=200",
         "--max_seq_length=48",
-        "--preset=tiny",
-        "--optimizer=adamw",
-        # Enough that activations outweigh the weights.
-        "--batch_size=32",
         "--repeats=1",
         f"--work_dir={work}",
         f"--output={output}",
     ]
-    # Memory is measured with the kernels that users have (see bin/test).
-    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.speed", *flags],
         cwd=ROOT,
-        env=environment,
         capture_output=True,
         text=True,
     )
@@ -83,17 +76,7 @@ def test_results_are_printed_and_written(tmp_path, sentences):
     assert list(results) == ["command", "machine", "stages"]
     assert f"| numpy | {np.__version__} |" in results["machine"]
     assert "-m benchmarks.speed" in results["command"]
-    assert list(results["stages"]) == ["featurisation", "recomputation"]
-    for name, stage in results["stages"].items():
-        assert f"{name}: {stage['measures']}." in done.stdout
-        for row in stage["results"]:
-            assert row["measure"] in done.stdout
-    tensors = {
-        row["side"]: row
-        for row in results["stages"]["recomputation"]["results"]
-        if row["measure"] == "tensors, MiB"
-    }
-    for remat in ("selective", "full"):
-        assert 0 < tensors[f"--remat={remat}"]["ratios"][0] < 1
-    # Two million weights of four bytes, and their gradients.
-    assert tensors["--remat=none"]["values"][0] > 16
+    stage = results["stages"]["featurisation"]
+    assert f"featurisation: {stage['measures']}." in done.stdout
+    for row in stage["results"]:
+        assert row["measure"] in done.stdout

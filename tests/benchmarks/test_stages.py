@@ -6,13 +6,14 @@ import os
 import threading
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 
 from albert_tf.config import UserError, override
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.examples import Example
-from benchmarks import finetuning, libraries, serving
+from benchmarks import finetuning, libraries, serving, training
 from benchmarks.harness import run_stage
 from benchmarks.libraries import LIBRARIES, TRAINING, check_peers
 from benchmarks.speed import STAGES
@@ -31,7 +32,7 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process):
             (row["side"], row["measure"]): row["values"][0]
             for row in run_stage(stage, workspace, 1)
         }
-        # Its memory is that of a process of its own: test_speed.py.
+        # Its memory is that of a process of its own.
         for name, stage in STAGES.items()
         if name != "recomputation"
     }
@@ -45,6 +46,29 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process):
         "finetuning": 4,
         "serving": 17,
     }
+
+
+def test_each_side_of_recomputation_is_measured_with_its_setting(
+    workspace, in_process, monkeypatch
+):
+    """By calls: that memory is saved is tested with the model."""
+    recomputed, calls = keras.remat, []
+    monkeypatch.setattr(
+        keras, "remat", lambda f: calls.append(f) or recomputed(f)
+    )
+
+    def step_memory(work):
+        calls.clear()
+        norm = training._gradient_step(work)()
+        return {"gradient norm": norm, "recomputed": 1 + len(calls)}
+
+    monkeypatch.setattr(training, "step_memory", step_memory)
+    rows = run_stage(STAGES["recomputation"], workspace, 1)
+    found = {(row["side"], row["measure"]): row["values"][0] for row in rows}
+    norm = found["--remat=none", "gradient norm"]
+    for remat, count in (("none", 1), ("selective", 2), ("full", 2)):
+        assert found[f"--remat={remat}", "recomputed"] == count
+        assert found[f"--remat={remat}", "gradient norm"] == pytest.approx(norm)
 
 
 @pytest.mark.slow

@@ -59,6 +59,16 @@ def drawn_keys(batch: int, generator: keras.random.SeedGenerator) -> Tensor:
     )
 
 
+def _unknown_zero(keys: Tensor) -> Tensor:
+    """Returns a uint32 0 that no compiler knows before it sees the keys.
+
+    A sum of constants would be stored in the program, one for every element of
+    the array.
+    """
+    high_half = ops.right_shift(keys, _uint32(16))
+    return ops.cast(ops.sum(ops.right_shift(high_half, _uint32(16))), "uint32")
+
+
 def apply_dropout(
     rate: float, inputs: Tensor, keys: Tensor, rows: Tensor | None = None
 ) -> Tensor:
@@ -73,11 +83,12 @@ def apply_dropout(
         rows = ops.reshape(
             ops.arange(math.prod(shape[1:-1])), (1, *shape[1:-1])
         )
-    # Whatever the width of the array: it may be cut.
-    counter = ops.cast(rows, "uint32")[..., None] * _uint32(_ROW_STRIDE)
-    counter = counter + ops.cast(ops.arange(shape[-1]), "uint32")
+    # Number r * stride + c, multiplied in two parts, which are as small as the
+    # sides of the array. Whatever the width of the array: it may be cut.
+    row_part = ops.cast(rows, "uint32") * _uint32(_ROW_STRIDE * _GOLDEN)
+    column_part = ops.cast(ops.arange(shape[-1]), "uint32") * _uint32(_GOLDEN)
+    counter = (row_part + _unknown_zero(keys))[..., None] + column_part
     counter = ops.reshape(counter, (ops.shape(rows)[0], -1))
-    counter = ops.multiply(counter, _uint32(_GOLDEN))
     bits = _avalanche(ops.bitwise_xor(ops.expand_dims(keys, 1), counter))
     keep = ops.reshape(bits, shape) >= _uint32(int(rate * 2**32))
     scale = ops.cast(1.0 / (1.0 - rate), inputs.dtype)

@@ -6,7 +6,12 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import ModelConfig
-from albert_tf.modeling.dropout import ExampleDropout, example_keys, stream_keys
+from albert_tf.modeling.dropout import (
+    ExampleDropout,
+    apply_dropout,
+    example_keys,
+    stream_keys,
+)
 from albert_tf.modeling.encoder import AlbertEncoder
 
 ONES = np.ones((8, 6, 50), "float32")
@@ -154,3 +159,20 @@ def test_without_keys_every_call_draws_anew():
     assert_independent(first, second)
     # No two examples of a call share a mask.
     assert_independent(first[0], first[1])
+
+
+def test_the_numbers_of_elements_are_computed_not_stored():
+    """A constant for each element would be most of a compiled program."""
+
+    @tf.function(jit_compile=True)
+    def drop(inputs, keys):
+        return apply_dropout(0.1, inputs, keys)
+
+    def program(*shape):
+        inputs, keys = tf.ones(shape), tf.ones(shape[:1], tf.uint32)
+        lower = drop.experimental_get_compiler_ir(inputs, keys)
+        return lower(stage="stablehlo")
+
+    # Those of a row and a column are stored, in eight digits each.
+    grown = len(program(4, 16, 512, 512)) - len(program(2, 2, 64, 64))
+    assert grown < 8 * (16 * 512 + 512) + 1000

@@ -128,8 +128,7 @@ def finished(request, tmp_path_factory, pretrained):
             "max_query_length": 8,
             "max_choice_length": 8,
             "doc_stride": 8,
-            # With twice the rate one seed in ten does not learn `pairs` at
-            # all; with this ten of ten do.
+            # With twice the rate one seed in ten does not learn `pairs`.
             "learning_rate": 1e-3,
             "num_train_steps": 200,
             "train_batch_size": 16,

@@ -18,6 +18,7 @@ def test_a_row_is_all_that_an_optimizer_needs(
         small_config,
         {
             "optimizer": name,
+            "num_hidden_layers": 1,
             "num_train_steps": 6,
             "ema_decay": 0.9,
             "save_checkpoints_steps": 2,

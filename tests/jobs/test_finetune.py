@@ -157,22 +157,22 @@ def test_texts_longer_than_those_of_pretraining(jobs, pretrained, tmp_path):
 def test_interrupted_and_resumed_is_the_same_run(
     pretrained, tmp_path, monkeypatch
 ):
-    """With texts of many lengths: sums must not depend on the past.
+    """With texts of two lengths: sums must not depend on the past.
 
     Dropout is on.
     """
     rng = np.random.default_rng(1)
     words = [word for part in LABELS.values() for word in part]
     rows = [
-        f"{' '.join(rng.choice(words, size=rng.integers(1, 20)))}\t{n % 2}"
+        f"{' '.join(rng.choice(words, size=rng.choice([2, 19])))}\t{n % 2}"
         for n in range(60)
     ]
     settings = {
         "max_seq_length": 32,
-        "num_train_steps": 14,
+        "num_train_steps": 8,
         "train_batch_size": 2,
         "log_steps": 5,
-        "save_checkpoints_steps": 4,
+        "save_checkpoints_steps": 3,
         "padding": "bucket",
         "model_changes": {"hidden_dropout_prob": 0.1},
     }
@@ -180,7 +180,7 @@ def test_interrupted_and_resumed_is_the_same_run(
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run(data_dir, pretrained, whole, **settings)
     with monkeypatch.context() as patch:
-        cut_power(patch, after=11)
+        cut_power(patch, after=5)
         with pytest.raises(PowerCut):
             run(data_dir, pretrained, cut, **settings)
     run(data_dir, pretrained, cut, **settings)

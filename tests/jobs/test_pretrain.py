@@ -310,7 +310,12 @@ def test_workers_other_than_the_chief_change_no_file(
 @pytest.mark.slow
 def test_static_shards_train_too(small_config, objective_shards, tmp_path):
     config = override(
-        small_config, {"num_train_steps": 2, "precision": "bfloat16"}
+        small_config,
+        {
+            "num_hidden_layers": 1,
+            "num_train_steps": 2,
+            "precision": "bfloat16",
+        },
     )
     shards = objective_shards("sop", "static")
     evaluation = run(config, shards, tmp_path / "run")
@@ -368,7 +373,7 @@ def test_it_learns(small_config, tiny_directory, tmp_path):
             "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0,
             "hidden_size": 32,
-            "num_train_steps": 600,
+            "num_train_steps": 300,
             "num_warmup_steps": 50,
             "train_batch_size": 32,
             "learning_rate": 0.02,

@@ -1,5 +1,7 @@
 """One run on one replica, then on two, then on one."""
 
+import shutil
+
 import pytest
 from pretraining_runs import after_calls, lines_of, run, terminate
 
@@ -15,7 +17,12 @@ def test_a_run_resumes_with_another_number_of_replicas(
     # Two replicas do not divide the batch.
     config = override(
         small_config,
-        {"train_batch_size": 7, "log_steps": 1, "num_hidden_layers": 1},
+        {
+            "train_batch_size": 7,
+            "log_steps": 1,
+            "num_hidden_layers": 1,
+            "keep_checkpoint_max": 3,
+        },
     )
 
     def train(name, **runtime):
@@ -23,12 +30,14 @@ def test_a_run_resumes_with_another_number_of_replicas(
         run(config, shards_dir, tmp_path / name, runtime=runtime)
 
     train("whole")
-    two = {"strategy": "mirrored", "num_replicas": 2}
-    for steps, last, runtime in ((3, 3, {}), (4, 7, two)):
-        with monkeypatch.context() as patch:
-            after_calls(steps, terminate, patch.setattr)
-            with pytest.raises(RunStopped, match=f"saved at step {last};"):
-                train("moved", **runtime)
+    shutil.copytree(tmp_path / "whole", tmp_path / "moved")
+    # The first six steps are those of one replica.
+    for step in (8, 12):
+        (tmp_path / f"moved/checkpoints/step-{step}").unlink()
+    with monkeypatch.context() as patch:
+        after_calls(4, terminate, patch.setattr)
+        with pytest.raises(RunStopped, match="saved at step 10;"):
+            train("moved", strategy="mirrored", num_replicas=2)
     train("moved")
     expected, found = (
         lines_of(tmp_path / name, "train", "eval")

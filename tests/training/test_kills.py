@@ -26,7 +26,7 @@ from albert_tf.training import evaluator, loop
 from bin import command_line
 from bin import pretrain as program
 
-STEPS = 240
+STEPS = 60
 # Where a process kills itself: the location, and the number of visits since the
 # step of its turn. Elsewhere the test kills it from outside.
 CHECKPOINTS = [
@@ -35,11 +35,11 @@ CHECKPOINTS = [
     ("a checkpoint without its name", 1),
 ]
 LAST = ("a checkpoint before others go", 1)
-EVALUATIONS = [("evaluation", 2), ("evaluation", 3)]
+EVALUATION = ("evaluation", 2)
 BEST = ("half a best model", 1)
 LOGGED = ("evaluation logged", 1)
 LOG = ("half the log, cut back", 1)
-OUTSIDE = [("start-up", 0), ("first step", 0), *[("step", 0)] * 4]
+OUTSIDE = [("start-up", 0), ("first step", 0), ("step", 0)]
 
 
 # What runs in the forked process.
@@ -168,10 +168,9 @@ if __name__ == "__main__":
 class Server:
     """Starts the program in forks of a process that has TensorFlow."""
 
-    def __init__(self, directory, flags):
+    def __init__(self, directory):
         self.place = directory / "place"
         self.output = directory / "output"
-        self.flags = flags
         self.process = subprocess.Popen(
             [sys.executable, __file__],
             cwd=ROOT,
@@ -181,11 +180,11 @@ class Server:
             text=True,
         )
 
-    def start(self, fatal):
+    def start(self, flags, fatal=("", 0, 0)):
         """Returns the number of the process."""
         self.place.write_text("")
         order = {
-            "flags": self.flags,
+            "flags": flags,
             "place": str(self.place),
             "output": str(self.output),
             "fatal": fatal,
@@ -223,9 +222,9 @@ def kill_plan(rng):
     The steps are drawn from the whole run but its end, which a process may
     reach before it is killed.
     """
-    moments = [*CHECKPOINTS, *EVALUATIONS, LOGGED, *OUTSIDE]
+    moments = [*CHECKPOINTS, EVALUATION, LOGGED, *OUTSIDE]
     rng.shuffle(moments)
-    steps = rng.sample(range(20, STEPS - 60), len(moments))
+    steps = rng.sample(range(10, STEPS - 20), len(moments))
     plan = [(s, *m) for s, m in zip(sorted(steps), moments, strict=True)]
     # Lines after the last checkpoint are certain here, and so is that they
     # are cut off; and that the first evaluation is the best so far.
@@ -276,11 +275,11 @@ def killed_config(small_config):
             "train_batch_size": 7,
             "ema_decay": 0.9,
             "max_loss_spike": 3.0,
-            "log_steps": 7,
-            "eval_steps": 20,
+            "log_steps": 3,
+            "eval_steps": 10,
             "max_eval_steps": 4,
             "eval_batch_size": 8,
-            "save_checkpoints_steps": 6,
+            "save_checkpoints_steps": 7,
             "keep_checkpoint_max": 2,
         },
     )
@@ -289,15 +288,15 @@ def killed_config(small_config):
 @pytest.mark.slow
 def test_killed_at_every_place(killed_config, shards_dir, tmp_path):
     """SIGKILL at any moment; the same command ends the same run, to a byte."""
-    whole = plain_program(
-        *flags_of(killed_config, shards_dir, tmp_path / "whole")
+    flags, whole = (
+        flags_of(killed_config, shards_dir, tmp_path / name)
+        for name in ("cut", "whole")
     )
-    flags = flags_of(killed_config, shards_dir, tmp_path / "cut")
     rng = random.Random(1)
     hits = []
-    with contextlib.closing(Server(tmp_path, flags)) as server:
+    with contextlib.closing(Server(tmp_path)) as server:
         for step, where, number in kill_plan(rng):
-            process = server.start((where, number, step))
+            process = server.start(flags, (where, number, step))
             if not number:
                 kill_from_outside(server, process, step, where, rng)
             status = server.status()
@@ -307,13 +306,15 @@ def test_killed_at_every_place(killed_config, shards_dir, tmp_path):
                 "{:>3}  {:5} {:30} by {}".format(len(hits), *hits[-1]),
                 flush=True,
             )
-    again = ended(plain_program(*flags))
-    assert f"has been trained to its end, step {STEPS}." in again
-    ended(whole)
+        for undisturbed in (flags, whole):
+            server.start(undisturbed)
+            assert server.status() == 0, server.read_output()
+    ends = f"has been trained to its end, step {STEPS}."
+    assert ends in server.read_output()
     places = [where for _, where, _ in hits]
-    assert len(hits) == 14
+    assert len(hits) == 10
     assert sum(p in ("start-up", "first step") for p in places) >= 2
-    for where, _ in (*CHECKPOINTS, *EVALUATIONS, BEST, LOGGED, LOG, LAST):
+    for where, _ in (*CHECKPOINTS, EVALUATION, BEST, LOGGED, LOG, LAST):
         assert where in places
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
 
@@ -322,7 +323,7 @@ def test_killed_at_every_place(killed_config, shards_dir, tmp_path):
 def test_a_worker_is_killed(killed_config, shards_dir, tmp_path):
     """Both end; started again, they end with the same bytes."""
     config = override(
-        killed_config, {"train_batch_size": 8, "num_train_steps": 60}
+        killed_config, {"train_batch_size": 8, "num_train_steps": 16}
     )
 
     def start(name):

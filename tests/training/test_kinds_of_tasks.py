@@ -40,9 +40,9 @@ def pairs(rng, path):
     """The label is wet where the second text is of the sea."""
     rows = []
     for number in range(60):
-        second = words(rng, 3, SEA if number % 2 else LAND)
+        second = words(rng, 2, SEA if number % 2 else LAND)
         label = "wet" if number % 2 else "dry"
-        rows.append([" ".join(words(rng, 3)), " ".join(second), label])
+        rows.append([" ".join(words(rng, 2)), " ".join(second), label])
     write_table(path.with_suffix(".tsv"), ["a", "b", "verdict"], rows)
 
 
@@ -124,14 +124,13 @@ def finished(request, tmp_path_factory, pretrained):
     config = override(
         FinetuneConfig(),
         {
-            "max_seq_length": 64,
+            "max_seq_length": 48,
             "max_query_length": 8,
             "max_choice_length": 8,
             "doc_stride": 8,
-            # With twice the rate, and 240 steps, one seed in ten does not
-            # learn `pairs` at all; with these ten of ten do.
+            # With twice the rate one seed in ten does not learn `pairs`.
             "learning_rate": 1e-3,
-            "num_train_steps": 400,
+            "num_train_steps": 200,
             "train_batch_size": 16,
             "eval_batch_size": 16,
             "log_steps": 100,
@@ -197,7 +196,7 @@ def test_it_learns_and_its_model_answers_alike(finished, tmp_path):
         for name, value in official.metrics.items():
             assert alone.metrics[name] == pytest.approx(value), name
     figures = events(os.path.join(root, "run"), "eval").Tensors("answers")
-    assert [figure.step for figure in figures] == [100, 200, 300, 400]
+    assert [figure.step for figure in figures] == [100, 200]
 
 
 @pytest.mark.slow

@@ -75,9 +75,10 @@ def _not_stored_by_transformers(loaded: LoadedModel) -> Iterator[str]:
 
 def _save_litert(loaded: LoadedModel, path: str, *, int8: bool = False) -> None:
     """Writes the `tokens` signature, with `int8` its matrices as such."""
-    module, function = _tokens(loaded)
+    weights, function = _tokens(loaded)
+    # Of the whole module it would trace every signature.
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
-        [function.get_concrete_function()], module
+        [function.get_concrete_function()], weights
     )
     if int8:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -96,7 +97,7 @@ def _save_onnx(loaded: LoadedModel, path: str) -> None:
 def _tokens(
     loaded: LoadedModel,
 ) -> tuple[tf.Module, tf.types.experimental.PolymorphicFunction]:
-    """Returns the `tokens` signature without labels, and its module."""
+    """Returns the weights and the `tokens` signature, without labels."""
     # TensorFlow Text, which the module needs, is not needed elsewhere here.
     from albert_tf.interchange.export.serving_module import ServingModule
 
@@ -111,7 +112,8 @@ def _tokens(
             if value.dtype != tf.string
         }
 
-    return module, tf.function(tokens, signature.inputs, autograph=False)
+    function = tf.function(tokens, signature.inputs, autograph=False)
+    return module.weights, function
 
 
 def _one_file(

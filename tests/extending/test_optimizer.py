@@ -35,8 +35,10 @@ def test_a_row_is_all_that_an_optimizer_needs(
 
 def test_settings_outside_update_step_are_refused(monkeypatch):
     monkeypatch.setitem(
-        OPTIMIZERS, "decaying", lambda _: keras.optimizers.AdamW()
+        OPTIMIZERS,
+        "decaying",
+        lambda _: keras.optimizers.AdamW(name="decaying"),
     )
     config = override(OptimizerConfig(), {"optimizer": "decaying"})
-    with pytest.raises(ValueError, match="adam_w has weight_decay=0.004"):
+    with pytest.raises(ValueError, match="decaying has weight_decay=0.004"):
         build_optimizer(config)

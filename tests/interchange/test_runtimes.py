@@ -23,11 +23,14 @@ def converted(tmp_path, tiny_tokenizer):
     """Gives a function that returns a model's functions, ours and theirs."""
 
     def converted(head, to_format, **sizes):
-        model = built(head, max_position_embeddings=160, **sizes)
+        sizes |= {"max_position_embeddings": 160, "num_hidden_layers": 2}
+        model = built(head, **sizes)
         source = save(tmp_path / "source", model, tiny_tokenizer, 160)
         target = str(tmp_path / "target")
         convert(source, target, to_format, log=len)
-        module = ServingModule(load_model_directory(source))
+        module = ServingModule(
+            load_model_directory(source), micro_batch_tokens=None
+        )
         return module.functions["tokens"], target
 
     return converted

@@ -127,10 +127,16 @@ def traced_training(model, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("heads_only", [False, True])
-@pytest.mark.parametrize("changes", ARCHITECTURES.values(), ids=ARCHITECTURES)
-def test_a_step_has_the_counted_products(changes, heads_only):
-    config = override(ModelConfig(), SMALL | changes)
+@pytest.mark.parametrize(
+    ("name", "heads_only"),
+    [
+        *((name, False) for name in ARCHITECTURES),
+        # Projections come before all blocks: they have no part in it.
+        *((name, True) for name in ARCHITECTURES if "projection" not in name),
+    ],
+)
+def test_a_step_has_the_counted_products(name, heads_only):
+    config = override(ModelConfig(), SMALL | ARCHITECTURES[name])
     model = AlbertForPretraining(config)
     shape = SHAPE | {"read_positions_only": heads_only}
     forward = sum(forward_terms(config, **shape).values())

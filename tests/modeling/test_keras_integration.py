@@ -128,7 +128,13 @@ def test_shared_parts_stay_shared_and_weights_load_alone(tmp_path):
         *(
             pytest.param(name, marks=pytest.mark.slow)
             for name in models()
-            if name != "AlbertForMultipleChoice"
+            if name
+            not in (
+                "AlbertForMultipleChoice",
+                # Their inputs and outputs have the axes of others'.
+                "AlbertForMaskedLM",
+                "AlbertForRegression",
+            )
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """Models of users' own around ours: saved, loaded and copied whole."""
 
 import copy
+import gc
 import pickle
 
 import keras
@@ -174,6 +175,12 @@ def quantize_and_adapt(model):
     add_adapters(model)
 
 
+@pytest.fixture
+def no_collection(monkeypatch):
+    """Keras collects all tests' garbage for each weight that it quantizes."""
+    monkeypatch.setattr(gc, "collect", int)
+
+
 CHANGES = {
     "int8": lambda model: model.quantize("int8"),
     "int8 of some": lambda model: model.quantize("int8", filters="query|key"),
@@ -197,6 +204,7 @@ def state(model):
 
 
 @pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.filterwarnings("ignore:.*have a `quantize` method")
 def test_changed_layers_are_saved_with_the_model(name, tmp_path):
     """Quantized, adapted (which Keras merges on saving) or frozen."""
@@ -259,6 +267,7 @@ def test_adapters_are_merged_in_float32(tmp_path):
     )
 
 
+@pytest.mark.usefixtures("no_collection")
 def test_a_quantized_model_is_not_written_as_float32(tmp_path):
     model = AlbertForClassification(SMALL, 2)
     model.quantize("int8")

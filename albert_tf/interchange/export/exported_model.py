@@ -187,6 +187,11 @@ def find_version(export_dir: str) -> str:
     return os.path.join(export_dir, max(versions, key=int))
 
 
+def written_signatures(path: str) -> dict[str, ExportedSignature]:
+    """Returns the signatures of the version in a directory, by name."""
+    return _signatures(path, _meta_graph(path))
+
+
 def _session(path: str, model: MetaGraphDef) -> tf.compat.v1.Session:
     """Returns a session with the model, as TensorFlow Serving runs it.
 

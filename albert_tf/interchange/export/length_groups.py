@@ -67,6 +67,7 @@ def by_length(
             one_width=one_width,
             micro_batch_tokens=micro_batch_tokens,
         ),
+        autograph=False,
         experimental_attributes=_UNOPTIMIZED,
     )
     # A text alone needs no loop, which costs a small model a tenth.

@@ -13,6 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import require
+from albert_tf.interchange.export.exported_model import (
+    ExportedSignature,
+    written_signatures,
+)
 from albert_tf.interchange.export.exported_weights import PRECISIONS
 from albert_tf.interchange.export.length_groups import (
     MICRO_BATCH_TOKENS,
@@ -162,11 +166,13 @@ def _write_files(
     with open(os.path.join(extra, "tf_serving_warmup_requests"), "wb") as file:
         write_records(file, warm_up_requests(module, name))
     quoted = json.dumps(name, ensure_ascii=False)[1:-1]
+    # Those in the file: asked for here, each would be traced once more.
+    signatures = written_signatures(directory)
     for path, text in (
         ("assets.extra/models.config", _MODELS.replace("NAME", quoted)),
         ("assets.extra/batching.config", _BATCHING),
         ("assets.extra/monitoring.config", _MONITORING),
-        ("README.md", _readme(module, name, facts)),
+        ("README.md", _readme(module, name, signatures, facts)),
     ):
         files.write(os.path.join(directory, path), text.encode())
 
@@ -228,7 +234,12 @@ def _input(
     return value.reshape([1] * (spec.shape.rank - value.ndim) + [*value.shape])
 
 
-def _readme(module: ServingModule, name: str, facts: Mapping[str, str]) -> str:
+def _readme(
+    module: ServingModule,
+    name: str,
+    signatures: Mapping[str, ExportedSignature],
+    facts: Mapping[str, str],
+) -> str:
     loaded = module.graph.loaded
     tokenizer = loaded.tokenizer
     rows = {
@@ -249,7 +260,7 @@ def _readme(module: ServingModule, name: str, facts: Mapping[str, str]) -> str:
         "A SavedModel that runs without the code that wrote it: in TensorFlow "
         "Serving, or with TensorFlow and TensorFlow Text.",
         "",
-        *_signature_tables(module),
+        *_signature_tables(module, signatures),
     ]
     if loaded.labels:
         listed = ", ".join(f"`{label}`" for label in loaded.labels)
@@ -266,7 +277,9 @@ def _readme(module: ServingModule, name: str, facts: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _signature_tables(module: ServingModule) -> list[str]:
+def _signature_tables(
+    module: ServingModule, signatures: Mapping[str, ExportedSignature]
+) -> list[str]:
     """Returns lines on the signatures, and on the meanings of their outputs."""
     lines = [
         "| signature | purpose | inputs | outputs |",
@@ -276,14 +289,12 @@ def _signature_tables(module: ServingModule) -> list[str]:
     meanings: dict[str, str] = {}
     for head in module.graph.loaded.model.heads.values():
         meanings |= head.meanings
-    for name, function in module.functions.items():
-        signature = module.described[name]
-        outputs = function.get_concrete_function().structured_outputs
+    for name, described in module.described.items():
+        inputs, outputs = signatures[name].inputs, signatures[name].outputs
         named |= dict.fromkeys(outputs)
-        meanings |= signature.meanings
-        inputs = {spec.name: spec for spec in function.input_signature}
+        meanings |= described.meanings
         lines.append(
-            f"| `{name}` | {signature.purpose} | {_tensors(inputs)} | "
+            f"| `{name}` | {described.purpose} | {_tensors(inputs)} | "
             f"{_tensors(outputs)} |"
         )
     lines += ["", "| output | meaning |", "|---|---|"]
@@ -291,10 +302,10 @@ def _signature_tables(module: ServingModule) -> list[str]:
     return lines
 
 
-def _tensors(tensors: Mapping[str, tf.TensorSpec | tf.Tensor]) -> str:
+def _tensors(tensors: Mapping[str, tf.TensorSpec]) -> str:
     """Returns names, types and shapes, the first axis being the batch."""
     listed = []
-    for name, tensor in sorted(tensors.items()):
+    for name, tensor in tensors.items():
         sizes = ["any" if size is None else str(size) for size in tensor.shape]
         shape = ", ".join(["batch", *sizes[1:]])
         listed.append(f"`{name}` {tensor.dtype.name} [{shape}]")

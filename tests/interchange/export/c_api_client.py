@@ -119,15 +119,11 @@ class SavedModel:
 
 
 def string_tensor(library, strings):
-    """Returns a tensor of strings, or of lists of as many strings."""
-    shape = [len(strings)]
-    if strings and isinstance(strings[0], list):
-        shape.append(len(strings[0]))
-        strings = [string for row in strings for string in row]
-    size = ctypes.c_size_t(STRING_BYTES * len(strings))
-    tensor = library.AllocateTensor(
-        STRING, (ctypes.c_int64 * len(shape))(*shape), len(shape), size
-    )
+    """Returns a tensor of strings."""
+    count = len(strings)
+    size = ctypes.c_size_t(STRING_BYTES * count)
+    shape = (ctypes.c_int64 * 1)(count)
+    tensor = library.AllocateTensor(STRING, shape, 1, size)
     start = library.TensorData(tensor)
     for number, string in enumerate(strings):
         place = start + STRING_BYTES * number

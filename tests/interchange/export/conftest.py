@@ -60,3 +60,9 @@ def predictions(load):
 @pytest.fixture(scope="session")
 def exported(export_dir):
     return f"{export_dir}/1"
+
+
+@pytest.fixture(scope="session")
+def loaded_signatures(exported):
+    """Its signatures as TensorFlow loads them."""
+    return tf.saved_model.load(exported).signatures

@@ -16,14 +16,11 @@ from albert_tf.interchange.export.saved_model import export_saved_model
 @pytest.mark.slow
 def test_answers_through_the_c_api(load, serve, exported, tmp_path):
     pairs = {"text": TEXTS, "text_pair": TEXTS[::-1]}
-    choices = {"text": TEXTS[:2], "choices": [TEXTS[:3], TEXTS[2:5]]}
     questions = {"question": TEXTS[:3], "context": TEXTS[-3:]}
     given = [
-        ("pretraining", "fill_mask", {"text": ["the [MASK] bada", ""]}),
-        ("pretraining", "sentence_order", pairs),
-        ("pretraining", "embed", {"text": TEXTS}),
+        ("masked_lm", "fill_mask", {"text": ["the [MASK] bada", ""]}),
+        ("classification", "embed", {"text": TEXTS}),
         ("classification", "text_pair", pairs),
-        ("multiple_choice", "serving_default", choices),
         ("token_classification", "serving_default", {"text": TEXTS}),
         ("answerable_span", "serving_default", questions),
     ]

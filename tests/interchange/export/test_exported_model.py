@@ -35,11 +35,9 @@ def test_an_export_has_its_name_version_signatures_and_labels(model, exported):
     [["The bada of gule.", "ÉLÈVE"], ["ÉLÈVE"], ["bada " * 300]],
     ids=["two", "short", "long"],
 )
-def test_a_call_answers_as_the_loaded_function(model, texts):
+def test_a_call_answers_as_the_loaded_function(model, loaded_signatures, texts):
     got = model.call("text", {"text": texts})
-    want = tf.saved_model.load(model.path).signatures["text"](
-        text=tf.constant(texts)
-    )
+    want = loaded_signatures["text"](text=tf.constant(texts))
     assert got.keys() == want.keys()
     for name, value in want.items():
         np.testing.assert_array_equal(got[name], value.numpy())

@@ -21,8 +21,8 @@ from albert_tf.jobs.predict import Predictor
 from albert_tf.text.tokenizer import load_tokenizer
 
 
-def test_any_batch_size(exported):
-    answer = tf.saved_model.load(exported).signatures["serving_default"]
+def test_any_batch_size(loaded_signatures):
+    answer = loaded_signatures["serving_default"]
     for size in (0, 1, 65):
         got = answer(text=tf.constant((TEXTS * 10)[:size], tf.string))
         assert got["probabilities"].shape == (size, 3)
@@ -205,15 +205,16 @@ def test_settings_of_the_server(exported):
 
 
 @pytest.mark.slow
-def test_an_export_to_a_bucket(classifier, exported):
+def test_an_export_to_a_bucket(classifier, loaded_signatures):
     files.makedirs("ram://serving/7")
     path = export_saved_model(classifier, "ram://serving")
     assert path == "ram://serving/8"
     near, far = (
-        tf.saved_model.load(place).signatures["serving_default"](
-            tf.constant(TEXTS)
+        signatures["serving_default"](tf.constant(TEXTS))
+        for signatures in (
+            loaded_signatures,
+            tf.saved_model.load(path).signatures,
         )
-        for place in (exported, path)
     )
     np.testing.assert_array_equal(far["probabilities"], near["probabilities"])
     assert files.isfile(f"{path}/assets.extra/tf_serving_warmup_requests")

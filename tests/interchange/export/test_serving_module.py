@@ -128,13 +128,6 @@ def test_inputs_whose_shapes_disagree(load, refusal):
     [
         ("classification", "text_pair", ("text", "text_pair")),
         ("multiple_choice", "choices", ("text", "choices")),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
-                ("pretraining", "sentence_order", ("text", "text_pair")),
-                ("span", "question", ("question", "context")),
-            )
-        ),
     ],
 )
 @pytest.mark.parametrize("rows", [(2, 1), (1, 2), (0, 1), (1, 0)])

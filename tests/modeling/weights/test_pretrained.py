@@ -147,7 +147,8 @@ def test_labels_are_names(labels):
 
 def test_labels_of_numpy_are_names():
     names = np.array(["a", "b"])
-    model = AlbertForClassification(override(ModelConfig(), TINY), labels=names)
+    config = override(ModelConfig(), TINY | {"num_hidden_layers": 1})
+    model = AlbertForClassification(config, labels=names)
     assert model.labels == ["a", "b"]
 
 

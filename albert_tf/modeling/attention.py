@@ -1,13 +1,44 @@
-"""Attention: from queries, keys, values and a mask to the context."""
+"""Attention: from queries, keys, values and a mask to the context.
+
+`attend` holds the weights of all pairs of positions, `attend_in_blocks` those
+of a block of queries at a time.
+"""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from albert_tf.modeling.kernels import by_blocks
+
 # Added to the logits of masked positions: exp of it is 0 in every precision,
 # and float16 can hold it (the original's value).
 MASKED_LOGIT = -10000.0
+# More queries are attended to in blocks of at most this number.
+LONGEST_BLOCK = 512
+
+
+class Attention(Protocol):
+    """`attend`, or a function that computes the same."""
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask_logits: Tensor,
+        positions: Tensor,
+        dropout: Callable[[Tensor, Tensor], Tensor],
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns the context and, where it is held as a whole, the weights."""
+
+
+def attention_for(num_queries: int | None, *, need_weights: bool) -> Attention:
+    """Returns the attention for a number of queries; None: not known yet."""
+    if need_weights or num_queries is None or num_queries <= LONGEST_BLOCK:
+        return attend
+    return attend_in_blocks
 
 
 def mask_to_logits(input_mask: Tensor, dtype: str) -> Tensor:
@@ -21,7 +52,8 @@ def attend(
     key: Tensor,
     value: Tensor,
     mask_logits: Tensor,
-    dropout: Callable[[Tensor], Tensor],
+    positions: Tensor,
+    dropout: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
     """Returns the context `[batch, n, heads, size]` and the weights.
 
@@ -33,12 +65,56 @@ def attend(
         query: `[batch, n, heads, size]`.
         key, value: `[batch, seq, heads, size]`.
         mask_logits: `[batch, 1, 1, seq]`, see `mask_to_logits`.
-        dropout: of the weights.
+        positions: of the queries, `[batch, n]` or `[1, n]`.
+        dropout: of the weights of queries at positions.
     """
     scale = query.shape[-1] ** (-0.5)
     query = ops.transpose(query, (0, 2, 1, 3)) * scale
     logits = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))
     weights = ops.softmax(logits + ops.cast(mask_logits, logits.dtype))
     value = ops.transpose(value, (0, 2, 1, 3))
-    context = ops.matmul(dropout(weights), value)
+    context = ops.matmul(dropout(weights, positions), value)
     return ops.transpose(context, (0, 2, 1, 3)), weights
+
+
+def attend_in_blocks(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask_logits: Tensor,
+    positions: Tensor,
+    dropout: Callable[[Tensor, Tensor], Tensor],
+) -> tuple[Tensor, None]:
+    """Returns the context as `attend`, in memory linear in the length.
+
+    Each block of queries has its weights at once, so that no running sum is
+    needed; the backward pass computes them again.
+    """
+    count = query.shape[1]
+    num_blocks = -(-count // LONGEST_BLOCK)
+    positions = _split(positions, num_blocks)
+
+    def context(number: Tensor, block: Tensor, *shared: Tensor) -> Tensor:
+        key, value = shared
+        found, _ = attend(
+            block, key, value, mask_logits, positions[number], dropout
+        )
+        return found
+
+    blocks = by_blocks(context, _split(query, num_blocks), key, value)
+    joined = ops.reshape(
+        ops.moveaxis(blocks, 0, 1), (ops.shape(query)[0], -1, *query.shape[2:])
+    )
+    return joined[:, :count], None
+
+
+def _split(x: Tensor, num_blocks: int) -> Tensor:
+    """Returns `[num_blocks, batch, n, ...]` of `[batch, count, ...]`."""
+    count = x.shape[1]
+    size = -(-count // num_blocks)
+    padding = [(0, 0)] * len(x.shape)
+    padding[1] = (0, num_blocks * size - count)
+    x = ops.reshape(
+        ops.pad(x, padding), (ops.shape(x)[0], num_blocks, size, *x.shape[2:])
+    )
+    return ops.moveaxis(x, 1, 0)

@@ -7,7 +7,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.attention import attend
+from albert_tf.modeling.attention import attention_for
 from albert_tf.modeling.dropout import (
     ExampleDropout,
     apply_dropout,
@@ -150,7 +150,8 @@ class SelfAttention(_BlockPart):
         positions: Tensor,
         dropout_keys: Tensor | None = None,
         training: bool = False,
-    ) -> tuple[Tensor, Tensor]:
+        need_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
         """Returns the output `[batch * n, H]` and the weights, see `attend`.
 
         Args:
@@ -161,6 +162,7 @@ class SelfAttention(_BlockPart):
             positions: of the queries, `[batch, n]` or `[1, n]`.
             dropout_keys: `[batch]` or None, see ExampleDropout.
             training: whether dropout is on.
+            need_weights: whether the weights are returned; else None may be.
         """
         width = self.config.hidden_size
         flat = ops.reshape(hidden, (-1, width))
@@ -168,12 +170,14 @@ class SelfAttention(_BlockPart):
         if queries is not None:
             flat_queries = ops.reshape(queries, (-1, width))
         length, count = ops.shape(hidden)[1], ops.shape(positions)[1]
+        attend = attention_for(positions.shape[1], need_weights=need_weights)
         context, weights = attend(
             self._split_heads(self.query(flat_queries), count),
             self._split_heads(self.key(flat), length),
             self._split_heads(self.value(flat), length),
             mask_logits,
-            lambda weights: self.probs_dropout(
+            positions,
+            lambda weights, positions: self.probs_dropout(
                 weights,
                 keys=dropout_keys,
                 training=training,
@@ -260,6 +264,7 @@ class TransformerBlock(CompositeLayer):
         training: bool = False,
         read_positions: Tensor | None = None,
         apply_attention: Callable | None = None,
+        need_weights: bool = True,
     ) -> tuple[Tensor, Tensor | None]:
         """Returns `[batch, seq, H]` and the attention weights, see `attend`.
 
@@ -271,6 +276,7 @@ class TransformerBlock(CompositeLayer):
             read_positions: `[batch, n]`, the positions to compute instead of
                 all.
             apply_attention: in place of the block's attention.
+            need_weights: whether the weights are returned; else None may be.
         """
         attention, feed_forward = self.attention, self.feed_forward
         if read_positions is None:
@@ -286,6 +292,7 @@ class TransformerBlock(CompositeLayer):
             positions=positions,
             dropout_keys=stream_keys(attention_keys, 0),
             training=training,
+            need_weights=need_weights,
         )
         hidden = attention.add_and_normalize(
             output,

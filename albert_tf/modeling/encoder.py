@@ -166,6 +166,7 @@ class AlbertEncoder(ConfiguredLayer):
                     read_positions=read_positions
                     if site == len(blocks)
                     else None,
+                    need_weights=output_attentions,
                 )
             hidden_states.append(hidden)
             if output_attentions:

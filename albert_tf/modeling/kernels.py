@@ -170,6 +170,85 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
     return joined
 
 
+def by_blocks(function: Callable, blocks: Tensor, *shared: Tensor) -> Tensor:
+    """Returns `function(number, block, *shared)` of all blocks, stacked.
+
+    One block after the other, forward and backward: nothing that is computed of
+    a block is kept while the next is. The gradient computes it again, in a
+    loop of its own, so that no compiler can keep it either.
+
+    Args:
+        function: its result has the shape and type of a block.
+        blocks: `[num_blocks, ...]`.
+        shared: float tensors that every block needs.
+    """
+    num_blocks = blocks.shape[0]
+    numbers = keras.ops.arange(num_blocks, dtype="int32")
+    if not ON_TENSORFLOW:
+        return keras.ops.map(
+            lambda of: keras.remat(functools.partial(function, of[0]))(
+                of[1], *shared
+            ),
+            (numbers, blocks),
+        )
+
+    @_of_tensors
+    @tf.custom_gradient
+    def joined(blocks: tf.Tensor, *shared: tf.Tensor) -> tuple:
+        def gradients(gradient: tf.Tensor) -> list[tf.Tensor]:
+            return _gradients_by_blocks(function, gradient, blocks, *shared)
+
+        return tf.map_fn(
+            lambda number: function(number, blocks[number], *shared),
+            numbers,
+            parallel_iterations=1,
+            fn_output_signature=blocks.dtype,
+        ), gradients
+
+    return joined(blocks, *shared)
+
+
+def _gradients_by_blocks(
+    function: Callable, gradient: Tensor, blocks: Tensor, *shared: Tensor
+) -> list[Tensor]:
+    """Returns the gradients of `by_blocks` by its tensors."""
+    num_blocks = blocks.shape[0]
+
+    def add(
+        number: Tensor, found: tf.TensorArray, *sums: Tensor
+    ) -> tuple[Any, ...]:
+        of_block, *parts = _gradients(
+            functools.partial(function, number),
+            gradient[number],
+            blocks[number],
+            *shared,
+        )
+        return (
+            number + 1,
+            found.write(number, of_block),
+            *map(_sum, sums, parts),
+        )
+
+    # Many parts are added, so in no less than float32.
+    wide = [keras.backend.result_type(x.dtype, "float32") for x in shared]
+    _, found, *sums = tf.while_loop(
+        lambda number, *_: number < num_blocks,
+        add,
+        (
+            tf.constant(0),
+            tf.TensorArray(blocks.dtype, num_blocks),
+            *(
+                tf.zeros_like(x, dtype)
+                for x, dtype in zip(shared, wide, strict=True)
+            ),
+        ),
+        parallel_iterations=1,
+        maximum_iterations=num_blocks,
+    )
+    totals = [tf.cast(s, x.dtype) for s, x in zip(sums, shared, strict=True)]
+    return [found.stack(), *totals]
+
+
 def states_at(hidden: Tensor, positions: Tensor) -> Tensor:
     """Returns `[batch, n, H]` of `[batch, seq, H]` at `[batch, n]`."""
     if not ON_TENSORFLOW:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import REMAT, ModelConfig, override
+from albert_tf.modeling import attention
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.kernels import shared_use
 from albert_tf.modeling.models import models
@@ -97,7 +98,7 @@ def random_features(kind):
 
 def training_loss(model, features, outputs):
     """The heads' loss; for a model without one, something of its outputs."""
-    if any(head.labels for head in model.heads.values()):
+    if any(head.labelled_outputs for head in model.heads.values()):
         return model.compute_loss(features, None, outputs)
     return keras.ops.mean(keras.ops.sin(outputs["sequence_output"]))
 
@@ -203,6 +204,9 @@ def check_gradients():
         found.append(jax_outputs(model, features, keys)[2])
         # And with masks that are drawn.
         model(features, training=True)
+    # Blocks of queries are computed again, each for itself.
+    attention.LONGEST_BLOCK = 4
+    found.append(jax_outputs(model, features, keys)[2])
     gradients, *recomputed = found
     assert max(abs(part).max() for part in gradients) > 1e-4
     for again in recomputed:

@@ -1,0 +1,118 @@
+"""Attention in blocks of queries: the context and gradients of the whole."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_albert import DROPOUT, SMALL, random_features, randomise
+from test_heads_only import KEYS, assert_equal_results
+from test_heads_only import results as model_results
+
+from albert_tf.config import REMAT, override
+from albert_tf.modeling import attention
+from albert_tf.modeling.attention import (
+    attend,
+    attend_in_blocks,
+    mask_to_logits,
+)
+from albert_tf.modeling.dropout import apply_dropout
+from albert_tf.modeling.models import AlbertForPretraining
+
+BATCH, HEADS, SIZE = 3, 2, 4
+# Tokens of each row: all, some, none.
+LENGTHS = {7: (7, 4, 0), 12: (12, 5, 0)}
+
+
+def inputs(length, dtype="float32"):
+    """Returns queries, keys and values, and the logits of the mask."""
+    rng = np.random.default_rng(length)
+    shape = (3, BATCH, length, HEADS, SIZE)
+    states = tf.cast(rng.normal(size=shape), dtype)
+    mask = np.arange(length) < np.array(LENGTHS[length])[:, None]
+    return tf.unstack(states), mask_to_logits(mask, dtype)
+
+
+def dropped(weights, positions):
+    """Drops by position, as a block of the model does."""
+    rows = tf.range(HEADS)[:, None] * 100 + positions[:, None]
+    return apply_dropout(0.3, weights, tf.constant([1, 2, 3], tf.uint32), rows)
+
+
+def results(function, length, dtype="float32"):
+    """Returns the context and its gradients by queries, keys and values."""
+    states, mask_logits = inputs(length, dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(states)
+        context, _ = function(
+            *states, mask_logits, tf.range(length)[None], dropped
+        )
+        # So that every element has another gradient.
+        loss = tf.reduce_sum(tf.cast(context, "float64") ** 3)
+    return context, *tape.gradient(loss, states)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [
+        ("float64", 1e-12),
+        ("float32", 1e-5),
+        ("bfloat16", 0.05),
+        ("float16", 0.01),
+    ],
+)
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("form", ["eager", "graph", "xla"])
+def test_blocks_give_the_context_and_gradients_of_the_whole(
+    form, length, dtype, tolerance, monkeypatch
+):
+    # Of 12 queries three whole blocks, of 7 one that is padded.
+    monkeypatch.setattr(attention, "LONGEST_BLOCK", 4)
+    run = results
+    if form != "eager":
+        run = tf.function(results, jit_compile=form == "xla", autograph=False)
+    expected = run(attend, length, dtype)
+    found = run(attend_in_blocks, length, dtype)
+    for whole, part in zip(expected, found, strict=True):
+        assert part.dtype == whole.dtype
+        np.testing.assert_allclose(
+            tf.cast(part, "float64"),
+            tf.cast(whole, "float64"),
+            rtol=tolerance,
+            atol=tolerance,
+        )
+
+
+@pytest.mark.parametrize("remat", REMAT)
+def test_a_model_in_blocks_is_the_same_model(remat, monkeypatch):
+    config = override(SMALL, DROPOUT)
+    model = AlbertForPretraining(config, remat=remat, dtype="float64")
+    randomise(model)
+    features = random_features(config)
+    options = {"keys": KEYS, "heads_only": True}
+    whole = model_results(model, features, **options)
+    monkeypatch.setattr(attention, "LONGEST_BLOCK", 5)
+    monkeypatch.setattr(attention, "attend_in_blocks", counted := Counted())
+    found = model_results(model, features, **options)
+    assert counted.calls
+    assert_equal_results(found, whole, 1e-9)
+
+
+class Counted:
+    """`attend_in_blocks` that counts its calls."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, *args):
+        self.calls += 1
+        return attend_in_blocks(*args)
+
+
+def test_weights_that_are_asked_for_are_those_of_the_whole(monkeypatch):
+    monkeypatch.setattr(attention, "LONGEST_BLOCK", 5)
+    model = randomise(AlbertForPretraining(SMALL))
+    features = random_features(SMALL)
+    outputs = model(features, output_attentions=True)
+    batch, length = features["input_ids"].shape
+    heads = SMALL.num_attention_heads
+    for weights in outputs["attentions"]:
+        assert weights.shape == (batch, heads, length, length)

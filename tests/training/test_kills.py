@@ -22,7 +22,7 @@ from albert_tf.config import override
 from albert_tf.interchange import model_directory
 from albert_tf.io import files
 from albert_tf.rundir.monitor import Monitor
-from albert_tf.training import evaluator, loop
+from albert_tf.training import evaluator, loop, run_state
 from bin import command_line
 from bin import pretrain as program
 
@@ -66,6 +66,8 @@ class Victim:
     def watch(self):
         """Patches the program so that it calls `at` at every location."""
         self.at("start-up")
+        # Measuring it would be a second of every start.
+        run_state._peak_flops = lambda precision: 1e9
         plain_open, plain_replace = files.open, files.replace
         plain_evaluation = evaluator.Evaluator.evaluation_step
         plain_evaluation_log = Monitor.log_evaluation

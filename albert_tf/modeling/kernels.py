@@ -10,7 +10,7 @@ activation by itself, which a compiled function would prevent.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -142,6 +142,51 @@ def recomputed_product(function: Callable, *constants: object) -> Callable:
         return plain(weight, *arguments), gradients
 
     return joined
+
+
+def _zero_after(gradient: Tensor) -> Tensor:
+    """Returns a 0 that is known only when the gradient is.
+
+    No number is both finite and infinite, which neither TensorFlow's graph
+    optimizer nor XLA finds out.
+    """
+    first = tf.reshape(gradient, [-1])[0]
+    return tf.math.is_finite(first) & tf.math.is_inf(first)
+
+
+def rematerialized(
+    function: Callable, weights: Sequence[Tensor], *inputs: Tensor
+) -> Tensor:
+    """Returns `function(*weights, *inputs)`, computed again for its gradient.
+
+    Not before the gradient of the result is there, whoever orders the work:
+    until then nothing but weights and inputs is kept. (`tf.recompute_grad`, on
+    which `keras.remat` relies, adds a dependence that TensorFlow and XLA
+    remove: the second computation then follows the first, or becomes it.)
+
+    Args:
+        function: of float tensors.
+        weights: what is differentiated beside the inputs.
+        inputs: on which all that takes memory depends.
+    """
+    if not ON_TENSORFLOW:
+        return keras.remat(function)(*weights, *inputs)
+
+    @_of_tensors
+    @tf.custom_gradient
+    def joined(*arguments: tf.Tensor) -> tuple:
+        def gradients(gradient: tf.Tensor) -> list[Tensor | None]:
+            zero = _zero_after(gradient)
+            late = [
+                x + tf.cast(zero, x.dtype) for x in arguments[len(weights) :]
+            ]
+            return _gradients(
+                function, gradient, *arguments[: len(weights)], *late
+            )
+
+        return function(*arguments), gradients
+
+    return joined(*weights, *inputs)
 
 
 @functools.cache

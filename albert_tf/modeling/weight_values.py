@@ -12,7 +12,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.kernels import shared_use
+from albert_tf.modeling.kernels import rematerialized, shared_use
 
 
 def _read(variable: keras.Variable) -> Tensor:
@@ -108,7 +108,7 @@ def recomputed(layer: keras.layers.Layer) -> Callable:
     unused result would get a gradient of zeros. Positional arguments are
     differentiated, named ones are constants.
     """
-    # keras.remat differentiates by nothing but arguments.
+    # The gradient is taken by nothing but arguments.
     floats = [
         variable
         for variable in layer.weights
@@ -121,6 +121,6 @@ def recomputed(layer: keras.layers.Layer) -> Callable:
                 return layer(*arguments[len(floats) :], **constants)[0]
 
         values = [variable.value for variable in floats]
-        return keras.remat(first_output)(*values, *inputs), None
+        return rematerialized(first_output, values, *inputs), None
 
     return call

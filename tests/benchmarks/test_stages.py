@@ -6,11 +6,12 @@ import os
 import threading
 from types import SimpleNamespace
 
-import keras
 import numpy as np
 import pytest
 
 from albert_tf.config import UserError, override
+from albert_tf.modeling import weight_values
+from albert_tf.modeling.kernels import rematerialized
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.examples import Example
 from benchmarks import finetuning, libraries, serving, training
@@ -52,9 +53,11 @@ def test_each_side_of_recomputation_is_measured_with_its_setting(
     workspace, in_process, monkeypatch
 ):
     """By calls: that memory is saved is tested with the model."""
-    recomputed, calls = keras.remat, []
+    calls = []
     monkeypatch.setattr(
-        keras, "remat", lambda f: calls.append(f) or recomputed(f)
+        weight_values,
+        "rematerialized",
+        lambda *given: calls.append(given) or rematerialized(*given),
     )
 
     def step_memory(work):

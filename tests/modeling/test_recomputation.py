@@ -12,6 +12,8 @@ from numpy_albert import DROPOUT, SMALL, random_features, randomise
 from test_heads_only import assert_equal_results, results
 
 from albert_tf.config import REMAT, UserError, override
+from albert_tf.modeling import weight_values
+from albert_tf.modeling.kernels import rematerialized
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
@@ -98,9 +100,10 @@ def test_an_unknown_remat_is_refused():
 def test_only_training_is_recomputed(remat, monkeypatch):
     model = AlbertForClassification(SMALL, 2, remat=remat)
     calls = []
-    recomputed = keras.remat
     monkeypatch.setattr(
-        keras, "remat", lambda f: calls.append(f) or recomputed(f)
+        weight_values,
+        "rematerialized",
+        lambda *given: calls.append(given) or rematerialized(*given),
     )
     features = random_features(model.config)
     model(features)
@@ -138,11 +141,15 @@ for remat in REMAT:
     model.encoder.remat = remat
     run = tf.function(step, autograph=False)
     run.get_concrete_function()
-    tf.config.experimental.reset_memory_stats("CPU:0")
-    before = tf.config.experimental.get_memory_info("CPU:0")["current"]
-    run()
-    peak = tf.config.experimental.get_memory_info("CPU:0")["peak"]
-    print((peak - before) / sum(v.value.numpy().nbytes for v in model.weights))
+    # On a busy machine operations wait, and so does what they would free.
+    peaks = []
+    for _ in range(10):
+        tf.config.experimental.reset_memory_stats("CPU:0")
+        before = tf.config.experimental.get_memory_info("CPU:0")["current"]
+        run()
+        peak = tf.config.experimental.get_memory_info("CPU:0")["peak"]
+        peaks.append(peak - before)
+    print(min(peaks) / sum(v.value.numpy().nbytes for v in model.weights))
 """
 
 

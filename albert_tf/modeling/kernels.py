@@ -161,8 +161,8 @@ def rematerialized(
 
     Not before the gradient of the result is there, whoever orders the work:
     until then nothing but weights and inputs is kept. (`tf.recompute_grad`, on
-    which `keras.remat` relies, adds a dependence that TensorFlow and XLA
-    remove: the second computation then follows the first, or becomes it.)
+    which `keras.remat` relies, adds a dependence that XLA for TPUs removes:
+    the second computation then becomes the first.)
 
     Args:
         function: of float tensors.

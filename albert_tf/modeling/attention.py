@@ -5,7 +5,6 @@ of a block of queries at a time.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 from keras import KerasTensor as Tensor
 from keras import ops
@@ -19,23 +18,11 @@ MASKED_LOGIT = -10000.0
 LONGEST_BLOCK = 512
 
 
-class Attention(Protocol):
-    """`attend`, or a function that computes the same."""
+def attention_for(num_queries: int | None, *, need_weights: bool) -> Callable:
+    """Returns `attend` or `attend_in_blocks`.
 
-    def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask_logits: Tensor,
-        positions: Tensor,
-        dropout: Callable[[Tensor, Tensor], Tensor],
-    ) -> tuple[Tensor, Tensor | None]:
-        """Returns the context and, where it is held as a whole, the weights."""
-
-
-def attention_for(num_queries: int | None, *, need_weights: bool) -> Attention:
-    """Returns the attention for a number of queries; None: not known yet."""
+    By the number of queries; None: it is not known yet.
+    """
     if need_weights or num_queries is None or num_queries <= LONGEST_BLOCK:
         return attend
     return attend_in_blocks

@@ -145,12 +145,13 @@ def recomputed_product(function: Callable, *constants: object) -> Callable:
 
 
 def _zero_after(gradient: Tensor) -> Tensor:
-    """Returns a 0 that is known only when the gradient is.
+    """Returns a False, and 0, that is known only when the gradient is.
 
     No number is both finite and infinite, which neither TensorFlow's graph
     optimizer nor XLA finds out.
     """
-    first = tf.reshape(gradient, [-1])[0]
+    # A sum, since there may be no rows.
+    first = tf.reduce_sum(tf.reshape(gradient, [-1])[:1])
     return tf.math.is_finite(first) & tf.math.is_inf(first)
 
 

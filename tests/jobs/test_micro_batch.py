@@ -42,6 +42,8 @@ def test_the_largest_part_that_fits(batch_size, limit, expected):
         (128, "full", "float32", 168),
         (512, "none", "bfloat16", 414),
         (512, "full", "bfloat16", 125),
+        # The weights of 512 queries, once.
+        (1024, "none", "float32", 512),
     ],
 )
 def test_the_formula_of_the_documents(seq_length, remat, precision, kilobytes):

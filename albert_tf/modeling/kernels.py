@@ -34,10 +34,23 @@ def _of_tensors(function: Callable) -> Callable:
 @functools.cache
 def compiled(function: Callable, *constants: object) -> Callable:
     """Returns `function` of constants and tensors by XLA, without gradient."""
-    function = functools.partial(function, *constants)
+    return _traced(functools.partial(function, *constants), xla=True)
+
+
+@functools.cache
+def traced(function: Callable, *constants: object) -> Callable:
+    """Returns `function` of constants and tensors, traced once for each shape.
+
+    A graph that calls it often is built in a fraction of the time, and runs the
+    same operations: TensorFlow's graph optimizer puts them where the call is.
+    """
+    return _traced(functools.partial(function, *constants), xla=None)
+
+
+def _traced(function: Callable, xla: bool | None) -> Callable:
     if not ON_TENSORFLOW:
         return function
-    return _of_tensors(tf.function(function, jit_compile=True, autograph=False))
+    return _of_tensors(tf.function(function, jit_compile=xla, autograph=False))
 
 
 def _recomputed(

@@ -16,7 +16,7 @@ import numpy as np
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.kernels import compiled
+from albert_tf.modeling.kernels import compiled, dense, traced
 from albert_tf.optim.sparse_gradients import SparseGradients
 from albert_tf.optim.variable_rules import (
     EXCLUDED_PATTERNS,
@@ -164,34 +164,34 @@ class Lamb(SparseGradients):
         """Updates one variable, its moments and its trust ratio."""
         index = self._get_variable_index(variable)
         momentum, velocity = self.momentums[index], self.velocities[index]
-        dtype = momentum.dtype
-        weight = ops.cast(variable, dtype)
-        # The sum is dense where TensorFlow gives the rows of an embedding
-        # (IndexedSlices), some of them several times.
-        gradient = ops.zeros(momentum.shape, dtype) + ops.cast(gradient, dtype)
-        decay = self.weight_decay_rate if self.decays[index] else 0.0
         beta_1, beta_2 = self.beta_1, self.beta_2
         if self.bias_correction:
             # The moment and its correction must use the same number: 1 - 0.999
             # in double precision and 1 - float32(0.999) differ by 5e-5 of
             # their value. Without it the original uses doubles.
             beta_1, beta_2 = np.array([beta_1, beta_2], np.float32).tolist()
-        large = math.prod(momentum.shape) > MAX_UNCOMPILED
-        m, v, update = (compiled if large else functools.partial)(
-            _moments_and_update,
+        m, v, update, ratio = traced(
+            _update,
             beta_1,
             beta_2,
             self.epsilon,
-            decay,
+            self.weight_decay_rate if self.decays[index] else 0.0,
             self.bias_correction,
-        )(gradient, momentum, velocity, weight, self.iterations)
+            self.adapts[index],
+            math.prod(momentum.shape) > MAX_UNCOMPILED,
+        )(
+            dense(gradient),
+            momentum,
+            velocity,
+            variable,
+            learning_rate,
+            self.iterations,
+        )
         self.assign(momentum, m)
         self.assign(velocity, v)
         if self.adapts[index]:
-            update, ratio = adapt(weight, update)
             self.assign(self.last_trust_ratios[index], ratio)
-        update = ops.cast(learning_rate, dtype) * update
-        self.assign_sub(variable, ops.cast(update, variable.dtype))
+        self.assign_sub(variable, update)
 
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""
@@ -210,6 +210,34 @@ class Lamb(SparseGradients):
                 self.exclude_from_layer_adaptation_patterns
             ),
         }
+
+
+def _update(
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    decay: float,
+    bias_correction: bool,
+    adapts: bool,
+    large: bool,
+    gradient: Tensor,
+    momentum: Tensor,
+    velocity: Tensor,
+    weight: Tensor,
+    learning_rate: Tensor,
+    iterations: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Returns both moments, what the weight loses, and the trust ratio."""
+    dtype = momentum.dtype
+    wide_weight = ops.cast(weight, dtype)
+    m, v, update = (compiled if large else functools.partial)(
+        _moments_and_update, beta_1, beta_2, epsilon, decay, bias_correction
+    )(ops.cast(gradient, dtype), momentum, velocity, wide_weight, iterations)
+    ratio = None
+    if adapts:
+        update, ratio = adapt(wide_weight, update)
+    update = ops.cast(learning_rate, dtype) * update
+    return m, v, ops.cast(update, weight.dtype), ratio
 
 
 def _moments_and_update(

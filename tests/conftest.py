@@ -6,6 +6,7 @@ import random
 import pytest
 from sentencepiece import sentencepiece_model_pb2
 
+from albert_tf.io import locks
 from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from data_prep.vocabulary import train_vocabulary
@@ -65,6 +66,14 @@ def _separate_caches(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         caches = str(tmp_path_factory.mktemp("caches"))
         patch.setenv("XDG_CACHE_HOME", caches)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_other_jobs():
+    """Nobody else writes into the tests' buckets."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(locks, "_SETTLING_SECONDS", 0.01)
         yield
 
 

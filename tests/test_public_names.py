@@ -16,6 +16,7 @@ def test_public_names_resolve_and_others_do_not():
         _ = albert_tf.Albertt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["AlbertModel", "Lamb"])
 def test_any_class_registers_all_that_a_keras_file_may_name(name):
     program = f"""

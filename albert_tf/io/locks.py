@@ -25,6 +25,8 @@ from albert_tf.io import files
 
 _RENEWAL_SECONDS = 4.0
 _EXPIRY_SECONDS = 60.0
+# Within which jobs that start together see each other's lock file.
+_SETTLING_SECONDS = 1.0
 _MAX_BYTES = 1000
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -149,8 +151,7 @@ def _take_by_renewals(
 ) -> Iterator[Callable[[bytes], None]]:
     """Writes a lock file without flock; yields a function that rewrites it.
 
-    Of two jobs that start in the same second the one that wrote first gives
-    way.
+    Of two jobs that start at the same time the one that wrote first gives way.
     """
     before = _content_at(path)
     if before:
@@ -168,7 +169,7 @@ def _take_by_renewals(
         write(content)
 
     write(content)
-    time.sleep(1)
+    time.sleep(_SETTLING_SECONDS)
     written = _content_at(path)
     if written != content.decode():
         raise _HeldError(written)

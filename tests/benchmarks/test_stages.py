@@ -49,6 +49,7 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process):
     }
 
 
+@pytest.mark.slow
 def test_each_side_of_recomputation_is_measured_with_its_setting(
     workspace, in_process, monkeypatch
 ):

@@ -463,6 +463,7 @@ def test_wrong_options(tmp_path, saved, options, message):
     assert os.listdir(tmp_path) == ["source"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["huggingface", "google_tf1"])
 def test_to_a_bucket_and_back(saved, monkeypatch, form):
     source, bucket = saved(sharing="all"), f"ram://convert/{form}"

@@ -132,6 +132,7 @@ def test_masks_and_vectors_are_those_of_the_model_directory(predictors):
         list(exported.predict(Spans(), [("a", "b")]))
 
 
+@pytest.mark.slow
 def test_kinds_that_exports_have_no_signature_for(predictors):
     class Riddles(Spans):
         name = "riddles"

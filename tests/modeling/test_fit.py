@@ -343,6 +343,7 @@ def measured(model, *data, **options):
     return model.evaluate(*data, verbose=0, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [fitted, measured])
 @pytest.mark.parametrize("batch_size", [1, 4, 6])
 def test_an_epochs_loss_is_that_of_any_batch_size(classified, run, batch_size):
@@ -419,6 +420,7 @@ def test_a_batch_weighs_labels_among_the_features(classified, method):
         call(inputs, y, -WEIGHTS)
 
 
+@pytest.mark.slow
 def test_validation_data_are_weighed(classified):
     model, inputs, y, found = classified
     expected = pytest.approx(np.average(found, weights=WEIGHTS), rel=1e-5)

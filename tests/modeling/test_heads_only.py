@@ -96,6 +96,7 @@ def test_outputs_and_gradients_are_those_of_the_whole(changes, remat):
         assert_same(model, features, num_applications=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name for name, kind in models().items() if kind.head_names]
 )
@@ -119,6 +120,7 @@ def test_heads_only_of_every_model(name):
         np.testing.assert_allclose(value, whole[output], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_heads_only_in_a_graph_of_any_shape():
     config = override(SMALL, DROPOUT)
     model = randomise(AlbertForPretraining(config))

@@ -150,6 +150,7 @@ def test_keras_own_export_takes_batches_of_any_length(tmp_path, name):
         assert_equal(saved.serve(features), expected)
 
 
+@pytest.mark.slow
 def test_long_padding_and_scaled_losses_stay_finite():
     model = model_of("AlbertForPretraining", "mixed_float16")
     features = batch_of("AlbertForPretraining", length=16)

@@ -161,6 +161,7 @@ def test_parts_of_a_gradient_are_added_in_the_weights_type():
 # --- In models ------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, DROPOUT], ids=["", "dropout"])
 def test_a_model_trains_as_with_plain_functions(changes, monkeypatch):
     # In float32 the rounding of sums differs between processors.

@@ -106,6 +106,7 @@ USERS_MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", USERS_MODELS)
 @pytest.mark.filterwarnings("error:.*cannot be built automatically")
 def test_a_users_own_model_is_loaded_whole(name, tmp_path):

@@ -54,6 +54,7 @@ def test_choices_are_those_of_predict(serve, predictions):
     assert len(set(letters)) > 1
 
 
+@pytest.mark.slow
 def test_words_are_labelled_as_by_predict(serve, predictions):
     # The long text is several rows; some words are no tokens, some too many.
     texts = [text for text in TEXTS if text.split()]
@@ -133,6 +134,7 @@ def test_texts_without_words_have_no_labels(serve):
         assert set(got["words"].ravel()) <= {b""}
 
 
+@pytest.mark.slow
 def test_masks_are_filled_as_by_predict(load, serve):
     texts = ["the [MASK] bada", "[MASK][MASK]", "no mask"]
     got = serve("pretraining", "fill_mask", text=texts)
@@ -167,6 +169,7 @@ def test_sentence_order_is_that_of_the_model(load, serve):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "head", ["pretraining", "sentence_embedding", "classification"]
 )

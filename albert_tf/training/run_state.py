@@ -24,7 +24,7 @@ MODEL = "model"
 BEST_MODEL = "best_model"
 # Failures to write in a row after which the run ends.
 _MAX_FAILURES = 3
-# It is measured once for all runs of a process, since it takes a quarter of a second.
+# Measured once for all runs of a process: it takes a quarter of a second.
 _peak_flops = functools.cache(matmul_rate)
 
 

@@ -90,6 +90,7 @@ def outputs(model):
     return model({name: features[name] for name in needed})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["pretraining", "classification"])
 @pytest.mark.parametrize("head", THEIRS)
 def test_the_class_of_the_file_decides(saved_there, tmp_path, source, head):

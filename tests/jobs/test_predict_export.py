@@ -143,6 +143,7 @@ def test_kinds_that_exports_have_no_signature_for(predictors):
         list(exported.predict(Riddles(), [("a", "b")]))
 
 
+@pytest.mark.slow
 def test_texts_are_read_when_their_batch_is_due(predictors):
     _, exported = predictors("pretraining")
     read = itertools.count()

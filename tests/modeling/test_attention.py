@@ -60,7 +60,9 @@ def results(function, length, dtype="float32"):
     ],
 )
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("form", ["eager", "graph", "xla"])
+@pytest.mark.parametrize(
+    "form", ["eager", "graph", pytest.param("xla", marks=pytest.mark.slow)]
+)
 def test_blocks_give_the_context_and_gradients_of_the_whole(
     form, length, dtype, tolerance, monkeypatch
 ):
@@ -81,6 +83,7 @@ def test_blocks_give_the_context_and_gradients_of_the_whole(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remat", REMAT)
 def test_a_model_in_blocks_is_the_same_model(remat, monkeypatch):
     config = override(SMALL, DROPOUT)

@@ -554,6 +554,7 @@ def test_a_batch_that_weighs_nothing_has_no_gradient(classified):
     assert float(loss) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_one_hot_labels_need_a_loss_for_them(dtype):
     inputs, labels = parted(NAME)

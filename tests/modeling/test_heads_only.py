@@ -79,6 +79,7 @@ def assert_same(model, features, tolerance=1e-5, **options):
     assert_equal_results(found, expected, tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "remat"),
     [

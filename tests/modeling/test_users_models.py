@@ -204,6 +204,7 @@ def state(model):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.usefixtures("no_collection")
 @pytest.mark.filterwarnings("ignore:.*have a `quantize` method")

@@ -100,7 +100,7 @@ class Evaluator:
         those of the losses.
         """
         results = self._step(
-            batch,
+            batch["input_ids"].shape,
             distribute_rows(self.strategy, batch),
             num_applications=num_applications,
             with_outputs=with_outputs,

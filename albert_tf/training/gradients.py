@@ -38,9 +38,14 @@ class TracePerShape:
         self._xla = xla
         self._by_shape: dict[tuple, Callable] = {}
 
-    def __call__(self, batch: Mapping, *args: object, **options: object) -> Any:
-        """Returns the result, by the trace of the shape and the options."""
-        key = tuple(batch["input_ids"].shape), tuple(options.items())
+    def __call__(
+        self, shape: Sequence[int], *args: object, **options: object
+    ) -> Any:
+        """Returns the result, by the trace for the batch's shape and options.
+
+        `shape` is that of `input_ids`; the other arguments are the function's.
+        """
+        key = tuple(shape), tuple(options.items())
         if key not in self._by_shape:
             # TensorFlow counts the traces of functions with the same code
             # together, and warns of several; a partial has no code.
@@ -99,7 +104,7 @@ class GradientComputation:
 
         def compute(features: Features, keys: tf.Tensor) -> Results:
             return self._compute(
-                features,
+                features["input_ids"].shape,
                 features,
                 keys,
                 factors,

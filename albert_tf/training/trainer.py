@@ -90,8 +90,8 @@ class Trainer(Evaluator):
             rate_multipliers(model, optimizer.layer_decay),
             self._average,
         )
-        self._train = TracePerShape(self._train_step)
-        self._train_many = TracePerShape(self._train_loop)
+        self._compiled_step = TracePerShape(self._distributed_train_step)
+        self._compiled_loop = TracePerShape(self._distributed_train_loop)
 
     def rows(self, batch_size: int) -> range:
         """Returns the rows of a global batch that this process reads.
@@ -183,7 +183,8 @@ class Trainer(Evaluator):
         """Runs one step for each batch and returns each one's scalars.
 
         A step whose loss or gradient is not finite, or whose loss exceeds the
-        limit, counts but changes no weight and no moment.
+        limit, counts but changes no weight and no moment. Steps in one loop
+        (`steps_per_loop` above 1) compute all rows at the batch's full width.
 
         Args:
             batches: rows `rows()` of the global batches, with
@@ -200,12 +201,15 @@ class Trainer(Evaluator):
             will cure); `stop_requested`, whether any worker is to stop; and
             under float16 `loss_scale`.
         """
-        controls = tf.constant([loss_limit, float(stop_requested)])
+        controls = {
+            "loss_limit": tf.constant(loss_limit, tf.float32),
+            "stop_requested": tf.constant(float(stop_requested)),
+        }
         if self._training_config.steps_per_loop == 1:
             return [
                 _as_floats(
-                    self._train(
-                        batch,
+                    self._compiled_step(
+                        batch["input_ids"].shape,
                         distribute_rows(self.strategy, _per_row(batch)),
                         controls,
                         num_applications=num_applications,
@@ -215,8 +219,8 @@ class Trainer(Evaluator):
                 for batch in batches
             ]
         stack = self._stack(batches)
-        columns = self._train_many(
-            stack,
+        columns = self._compiled_loop(
+            stack["input_ids"].shape,
             distribute_rows(self.strategy, stack, axis=1),
             tf.constant(len(batches)),
             controls,
@@ -242,27 +246,27 @@ class Trainer(Evaluator):
 
     # Compiled functions over all replicas.
 
-    def _train_step(
+    def _distributed_train_step(
         self,
         batch: dict,
-        controls: tf.Tensor,
+        controls: Scalars,
         *,
         num_applications: int | None,
         part_widths: tuple[int, ...] = (),
     ) -> Scalars:
         """Returns the scalars of a step, see `train_steps`."""
         step = functools.partial(
-            self._train_replica,
+            self._replica_train_step,
             num_applications=num_applications,
             part_widths=part_widths,
         )
         return self._first(self.strategy.run(step, args=(batch, controls)))
 
-    def _train_loop(
+    def _distributed_train_loop(
         self,
         stack: dict,
         num_steps: tf.Tensor,
-        controls: tf.Tensor,
+        controls: Scalars,
         *,
         num_applications: int | None,
     ) -> Scalars:
@@ -273,7 +277,7 @@ class Trainer(Evaluator):
                 lambda stack: {name: v[number] for name, v in stack.items()},
                 args=(stack,),
             )
-            return self._train_step(
+            return self._distributed_train_step(
                 batch, controls, num_applications=num_applications
             )
 
@@ -301,10 +305,10 @@ class Trainer(Evaluator):
 
     # Functions of one replica.
 
-    def _train_replica(
+    def _replica_train_step(
         self,
         features: dict,
-        controls: tf.Tensor,
+        controls: Scalars,
         num_applications: int | None,
         part_widths: tuple[int, ...],
     ) -> Scalars:
@@ -320,12 +324,14 @@ class Trainer(Evaluator):
             num_applications=num_applications,
             part_widths=part_widths,
         )
-        sums = reduced_scalars({"stop_requested": controls[1], **sums})
+        sums = reduced_scalars(
+            {"stop_requested": controls["stop_requested"], **sums}
+        )
         loss = _mean_loss(sums, weights)
         # The norm is that of the global batch, after the reduction.
         norm = tf.linalg.global_norm(list(gradients.values()))
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
-        usable = finite & (loss <= controls[0])
+        usable = finite & (loss <= controls["loss_limit"])
         # A gradient that is not finite may be cured by a smaller scale.
         overflow = tf.math.is_finite(loss) & (scale > 1.0)
         results = {

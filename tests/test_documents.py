@@ -50,7 +50,7 @@ EXTENDED_TABLES = (
 NOT_RUN = re.compile(r"^<!-- not run: .+ -->$")
 # The line before a block, its language and its text.
 FENCED = re.compile(r"^([^\n]*)\n```(\w*)\n(.*?)\n```$", re.M | re.S)
-COMMAND = re.compile(r"python -m ((?:bin|benchmarks)\.\w+)\b(.*)")
+COMMAND = re.compile(r"python -m ((?:bin|benchmarks)(?:\.\w+)+)\b(.*)")
 # What makes the commands of the documents small: values of flags that they
 # give, and flags beside those.
 SMALLER = {

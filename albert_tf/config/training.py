@@ -139,7 +139,9 @@ class TrainingConfig(Section):
         may_change=True,
     )
     xla: bool = setting(
-        False, "Compile forward and backward of a replica with XLA."
+        False,
+        "Compile the whole step with XLA; of several replicas, forward and "
+        "backward of each.",
     )
     remat: str = setting(
         "none",

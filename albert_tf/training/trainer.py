@@ -90,7 +90,9 @@ class Trainer(Evaluator):
             rate_multipliers(model, optimizer.layer_decay),
             self._average,
         )
-        self._compiled_step = TracePerShape(self._distributed_train_step)
+        # Several replicas meet between parts that are compiled.
+        self._xla = training.xla and strategy.num_replicas_in_sync == 1
+        self._compiled_step = TracePerShape(self.graph_step, xla=self._xla)
         self._compiled_loop = TracePerShape(self._distributed_train_loop)
 
     def rows(self, batch_size: int) -> range:
@@ -246,15 +248,18 @@ class Trainer(Evaluator):
 
     # Compiled functions over all replicas.
 
-    def _distributed_train_step(
+    def graph_step(
         self,
         batch: dict,
         controls: Scalars,
         *,
-        num_applications: int | None,
+        num_applications: int | None = None,
         part_widths: tuple[int, ...] = (),
     ) -> Scalars:
-        """Returns the scalars of a step, see `train_steps`."""
+        """Returns the scalars of a step in a graph, see `train_steps`.
+
+        `controls` are its last two arguments.
+        """
         step = functools.partial(
             self._replica_train_step,
             num_applications=num_applications,
@@ -277,14 +282,14 @@ class Trainer(Evaluator):
                 lambda stack: {name: v[number] for name, v in stack.items()},
                 args=(stack,),
             )
-            return self._distributed_train_step(
+            return self.graph_step(
                 batch, controls, num_applications=num_applications
             )
 
         # The step is traced before the loop, which has to know its scalars.
-        step = tf.function(run, autograph=False).get_concrete_function(
-            tf.TensorSpec([], tf.int32)
-        )
+        step = tf.function(
+            run, autograph=False, jit_compile=self._xla or None
+        ).get_concrete_function(tf.TensorSpec([], tf.int32))
         rows = tf.TensorArray(
             tf.float32,
             self._training_config.steps_per_loop,

@@ -20,6 +20,8 @@ from albert_tf.optim import lamb
 from albert_tf.optim.lamb import Lamb
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import open_shards
+from albert_tf.training import gradients
+from albert_tf.training import trainer as trainer_module
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.trainer import Trainer
 from albert_tf.training.training_loss import head_loss, pretraining_loss
@@ -185,7 +187,15 @@ def whole_batches(make_trainer, shards_dir):
 @pytest.mark.parametrize(
     ("replicas", "changes"),
     [
-        (1, {"micro_batch_size": 3, "xla": True, "remat": "full"}),
+        (
+            1,
+            {
+                "micro_batch_size": 3,
+                "steps_per_loop": 3,
+                "xla": True,
+                "remat": "full",
+            },
+        ),
         (2, {"micro_batch_size": 2, "steps_per_loop": 3, "remat": "selective"}),
     ],
 )
@@ -219,6 +229,23 @@ def test_a_step_is_the_same_however_its_batch_is_split(
         losses += [result["loss"] for result in results]
     assert_same_run(losses, weights_of(trainer), whole_batches)
     assert int(trainer.optimizer.iterations.numpy()) == STEPS
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_xla_compiles_the_whole_step_of_one_replica(
+    make_trainer, monkeypatch, replicas
+):
+    compiled = {}
+
+    class Recorder:
+        def __init__(self, function, *, xla=False):
+            compiled[function.__name__] = xla
+
+    for module in (trainer_module, gradients):
+        monkeypatch.setattr(module, "TracePerShape", Recorder)
+    make_trainer(replicas, xla=True)
+    assert compiled["graph_step"] == (replicas == 1)
+    assert compiled["_forward_and_backward"]
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""The training step on other devices' compilers, without TensorFlow there."""

@@ -190,8 +190,13 @@ def compile_for_tpu(program: Program, topology: str) -> dict[str, Any]:
     memory holds the step; otherwise there are `memory_bytes` and
     `capacity_bytes` alone, as the compiler reports them.
     """
-    # Nothing is asked of a cloud's metadata server.
-    os.environ.update(TPU_SKIP_MDS_QUERY="1", JAX_PLATFORMS="cpu")
+    os.environ.update(
+        JAX_PLATFORMS="cpu",
+        # Nothing is asked of a cloud's metadata server.
+        TPU_SKIP_MDS_QUERY="1",
+        # Others may compile too: no device is taken.
+        ALLOW_MULTIPLE_LIBTPU_LOAD="1",
+    )
     from jax.experimental import topologies
 
     devices = topologies.get_topology_desc(

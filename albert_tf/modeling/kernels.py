@@ -369,4 +369,7 @@ def argmax(x: Tensor) -> Tensor:
     """
     if not ON_TENSORFLOW:
         return keras.ops.cast(keras.ops.argmax(x, axis=-1), "int32")
-    return tf.argmax(x, axis=-1, output_type=tf.int32)
+    # Of rows, as logits are made: XLA for TPUs copies them into another shape.
+    rows = tf.reshape(x, (-1, x.shape[-1]))
+    found = tf.argmax(rows, axis=-1, output_type=tf.int32)
+    return tf.reshape(found, keras.ops.shape(x)[:-1])

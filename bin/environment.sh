@@ -65,7 +65,7 @@ make_environment_in() {
             "${arguments[@]}" --no-compile
         # On all cores, where pip takes one; a file that is for another Python
         # stays as it is.
-        "$python" -m compileall -qq -j 0 "$directory/lib" || true
+        "$python" -m compileall -qq -j 0 -x '/tests/' "$directory/lib" || true
         echo "$wanted" >"$stamp"
     fi
 }

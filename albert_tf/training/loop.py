@@ -226,6 +226,13 @@ class _Loop:
                 "Start the same command again.",
                 TEMPORARY_FAILURE,
             ) from None
+        except OSError as error:
+            raise RunStopped(
+                f"The batch of step {state.step + 1} cannot be read: "
+                f"{error.filename}: {error.strerror}. Start the same command "
+                "again.",
+                TEMPORARY_FAILURE,
+            ) from None
         state.monitor.throughput.wait(time.monotonic() - begin)
         return item
 

@@ -169,6 +169,6 @@ def _as_os_error(error: Exception, path: str) -> OSError:
     }
     number = kinds.get(type(error), errno.EIO)
     reason = str(error) or type(error).__name__
-    if isinstance(error, OSError) and error.errno and error.strerror:
-        number, reason = error.errno, error.strerror
+    if isinstance(error, OSError):
+        number, reason = error.errno or number, error.strerror or reason
     return OSError(number, " ".join(reason.split()), path)

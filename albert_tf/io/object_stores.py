@@ -20,11 +20,12 @@ Result = TypeVar("Result")
 # Pauses before the second try, the third and so on.
 RETRY_SECONDS = (1.0, 5.0, 25.0)
 # A further try would meet the same error.
-_LASTING = (
+LASTING = (
     errno.ENOENT,
     errno.EACCES,
     errno.EPERM,
     errno.EISDIR,
+    errno.EROFS,
     errno.EOPNOTSUPP,
     errno.ENOSPC,
     errno.EDQUOT,
@@ -85,13 +86,14 @@ def read_ranges(
 
     def fetch() -> list[bytes]:
         rows = [row for row, answer in enumerate(found) if answer is None]
-        answers = system.cat_ranges(
-            [paths[row] for row in rows],
-            [starts[row] for row in rows],
-            [ends[row] for row in rows],
-            on_error="return",
-            batch_size=_CONCURRENT,
-        )
+        with os_errors(paths[0]):
+            answers = system.cat_ranges(
+                [paths[row] for row in rows],
+                [starts[row] for row in rows],
+                [ends[row] for row in rows],
+                on_error="return",
+                batch_size=_CONCURRENT,
+            )
         failed: Exception | None = None
         for row, answer in zip(rows, answers, strict=True):
             size = ends[row] - starts[row]
@@ -120,7 +122,7 @@ def retrying(function: Callable[[], Result]) -> Result:
         try:
             return function()
         except OSError as error:
-            if error.errno in _LASTING:
+            if error.errno in LASTING:
                 raise
             print(
                 f"{os.fsdecode(error.filename or '')}: {error.strerror}; "

@@ -124,6 +124,9 @@ class ShardSet(contextlib.AbstractContextManager):
         copies: Sequence[ShardCopy | None] = [None] * len(shards)
         if files.is_remote(directory):
             copies = shard_copies(self.fingerprint, shards, max_copied_bytes)
+            if not all(copy.stays for copy in copies):
+                # Fails now, and not in training, if its package is missing.
+                object_stores.ObjectStore(directory.partition("://")[0])
         # The limit is often 1024 files, fewer than a large set has shards.
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(ValueError):  # "infinite" on macOS

@@ -10,6 +10,7 @@ import pytest
 from handmade_records import write_shards
 
 from albert_tf.config import UserError
+from albert_tf.io import object_stores
 from albert_tf.io.json_files import write_json
 from albert_tf.records import shard_cache
 from albert_tf.records.shards import (
@@ -349,3 +350,15 @@ def test_a_record_that_changed_in_the_bucket_is_an_error(directory):
     with pytest.raises(OSError, match="another checksum") as error:
         shards.read(range(25))
     assert error.value.filename.endswith("train-00000-of-00003.tfrecord")
+
+
+def test_what_reading_a_bucket_needs_is_missed_at_once(directory, monkeypatch):
+    def missing(*_, **__):
+        raise ImportError("Install gcsfs")
+
+    monkeypatch.setattr("fsspec.filesystem", missing)
+    object_stores._file_system.cache_clear()
+    bucket = f"file://{directory}"
+    open_shards(bucket, "train").close()
+    with pytest.raises(OSError, match="Install gcsfs"):
+        open_shards(bucket, "train", max_copied_bytes=0)

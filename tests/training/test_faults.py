@@ -269,6 +269,15 @@ def test_a_bucket_without_answer_ends_the_run(fake_run, monkeypatch):
     fake_run()
 
 
+def test_a_shard_that_is_gone_is_no_reason_to_start_again(
+    fake_run, monkeypatch
+):
+    gone = mock.Mock(side_effect=FileNotFoundError(errno.ENOENT, "gone", "x"))
+    monkeypatch.setattr(SourceSchedule, "batch", gone)
+    with pytest.raises(FileNotFoundError):
+        fake_run()
+
+
 def full_disk():
     """A function that fails as on a full disk."""
     return mock.Mock(

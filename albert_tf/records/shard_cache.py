@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -21,6 +22,8 @@ from albert_tf.config import UserError, require
 from albert_tf.io import files, object_stores
 
 _COPY_BYTES = 1 << 24
+# Since its last write, a file of another process is not being written.
+_LEFT_SECONDS = 3600.0
 # Shards that are copied only to find their records: so many at a time.
 _passing = threading.Semaphore(2)
 # Bytes of the sets that this process reads, by fingerprint.
@@ -97,16 +100,24 @@ def shard_copies(
         for shard, end in zip(shards, sums, strict=True)
     ]
     _in_use[fingerprint] = int(max(sums[sums <= room], default=0))
-    for copy in copies:
-        if not copy.stays:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(copy.path)
-    # Another process may remove the same.
-    with contextlib.suppress(FileNotFoundError):
-        _remove_sets(cache, max_bytes)
     os.makedirs(directory, exist_ok=True)
     os.utime(directory)
+    # Another process may remove the same.
+    with contextlib.suppress(FileNotFoundError):
+        _remove_files(directory, copies)
+        _remove_sets(cache, max_bytes)
     return copies
+
+
+def _remove_files(directory: str, copies: Sequence[ShardCopy]) -> None:
+    """Removes copies that no longer stay, and what kills have left."""
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        age = time.time() - os.path.getmtime(path)
+        if ShardCopy(path, stays=False) in copies or (
+            files.unfinished(name) and age > _LEFT_SECONDS
+        ):
+            os.remove(path)
 
 
 def _remove_sets(cache: str, max_bytes: float) -> None:

@@ -362,3 +362,14 @@ def test_what_reading_a_bucket_needs_is_missed_at_once(directory, monkeypatch):
     open_shards(bucket, "train").close()
     with pytest.raises(OSError, match="Install gcsfs"):
         open_shards(bucket, "train", max_copied_bytes=0)
+
+
+def test_what_a_kill_has_left_of_a_copy_is_removed(directory, cache):
+    bucket = f"file://{directory}"
+    open_shards(bucket, "train").close()
+    (copies_of,) = cache.iterdir()
+    for name in ("new.tmp-1", "old.tmp-1"):
+        (copies_of / name).touch()
+    os.utime(copies_of / "old.tmp-1", (0, 0))
+    open_shards(bucket, "train").close()
+    assert {"new.tmp-1", "old.tmp-1"} & {*copies(cache)} == {"new.tmp-1"}

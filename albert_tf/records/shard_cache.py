@@ -60,7 +60,7 @@ class ShardCopy(NamedTuple):
                 return verify(self.path)
             return self._copied(source, num_bytes, verify)
         index = f"{self.path}.npy"
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, EOFError):
             offsets, lengths = np.load(index)
             return offsets, lengths
         with _passing:

@@ -5,6 +5,7 @@ python -m bin.pretrain --preset=tiny --train_data=shards --eval_data=shards \\
 """
 
 import dataclasses
+import math
 
 from absl import flags
 
@@ -36,6 +37,14 @@ def define_flags() -> None:
         None,
         "Held-out shards: one for all phases, or one for each.",
     )
+    flags.DEFINE_float(
+        "shard_cache_gb",
+        None,
+        "Limit of this machine's disk for copies of shards in a bucket, in "
+        "gigabytes. Records of shards that do not fit are read from the "
+        "bucket, which needs requirements-buckets.txt. Default: no limit.",
+        lower_bound=0.0,
+    )
     training_programs.define_flags()
     command_line.define_settings(PretrainConfig())
     command_line.required("train_data", "eval_data", "run_dir")
@@ -62,6 +71,7 @@ def main() -> None:
         )
     if FLAGS.preset:
         config = override(config, preset(FLAGS.preset))
+    limit = FLAGS.shard_cache_gb
     evaluation = run_pretraining(
         command_line.with_flags(config),
         train_data=FLAGS.train_data,
@@ -69,6 +79,7 @@ def main() -> None:
         run_dir=FLAGS.run_dir,
         runtime=command_line.with_flags(RuntimeConfig()),
         initial=initial,
+        max_copied_bytes=math.inf if limit is None else 1e9 * limit,
     )
     training_programs.print_evaluation(evaluation)
 

@@ -1,7 +1,8 @@
 """Files on disk and in buckets, under one set of functions.
 
 A path with a scheme (`gs://bucket/run`) goes through TensorFlow's file
-systems, and TensorFlow is loaded only then; any other path goes to the
+systems, and TensorFlow is loaded only then; with a scheme that TensorFlow has
+not (`s3://`) it is read through `object_stores`. Any other path goes to the
 operating system as it is. Every error is an OSError, wherever it arises.
 """
 
@@ -31,6 +32,7 @@ from errno import (
 )
 from typing import IO, Any
 
+from albert_tf.io import object_stores
 from albert_tf.io.tensorflow_messages import reason_of
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -263,9 +265,14 @@ def _either(local: Callable[[Path], Any], remote: str, path: Path) -> Any:
 
 @contextlib.contextmanager
 def _gfile(path: Path) -> Iterator[Any]:
-    """Yields tf.io.gfile, and raises its errors as OSError."""
+    """Yields tf.io.gfile or an ObjectStore; errors are raised as OSError."""
     import tensorflow as tf
 
+    scheme = os.fspath(path).partition("://")[0]
+    if scheme not in tf.io.gfile.get_registered_schemes():
+        with object_stores.os_errors(os.fspath(path)):
+            yield object_stores.ObjectStore(scheme)
+        return
     kinds = tf.errors
     numbers = {
         kinds.NotFoundError: ENOENT,
@@ -294,7 +301,7 @@ class _RemoteFile(io.RawIOBase):
             self._file = gfile.GFile(path, mode)
             if self.readable():
                 # It would be opened, and found missing, at the first read.
-                self._file.size()
+                gfile.stat(path)
 
     def readable(self) -> bool:
         return self._mode == "rb"

@@ -1,6 +1,7 @@
 """The pretraining job: masked LM and the sentence objective of the shards."""
 
 import dataclasses
+import functools
 import itertools
 import math
 import os
@@ -75,6 +76,7 @@ def run_pretraining(
     run_dir: str,
     runtime: RuntimeConfig | None = None,
     initial: StoredModel | None = None,
+    max_copied_bytes: float = math.inf,
 ) -> dict[str, float]:
     """Pretrains to the last step and returns the last evaluation.
 
@@ -94,6 +96,7 @@ def run_pretraining(
         run_dir: created if missing.
         runtime: settings that do not decide the result.
         initial: weights to start from instead of random ones.
+        max_copied_bytes: for shards in buckets, see `open_shards`.
 
     Raises:
         UserError: for settings, shards and weights that do not fit together.
@@ -101,7 +104,7 @@ def run_pretraining(
     """
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)
-    phases = _phases(config, train_data, eval_data)
+    phases = _phases(config, train_data, eval_data, max_copied_bytes)
     config = extended(config, runtime)
     tokenizer = _tokenizer(config, phases, initial)
     objective = _objective(config, phases)
@@ -143,7 +146,10 @@ def run_pretraining(
 
 
 def _phases(
-    config: PretrainConfig, train_data: Sequence[str], eval_data: Sequence[str]
+    config: PretrainConfig,
+    train_data: Sequence[str],
+    eval_data: Sequence[str],
+    max_copied_bytes: float,
 ) -> list[_Phase]:
     """Returns the phases of a run, before it is extended."""
     settings, training = config.pretraining, config.training
@@ -170,9 +176,11 @@ def _phases(
         sizes = numbers_of(
             "phase_batch_sizes", settings.phase_batch_sizes, count
         )
-    held_out = [open_shards(path, "eval") for path in eval_data]
+    opened = functools.partial(open_shards, max_copied_bytes=max_copied_bytes)
+    # First, so that all of theirs fit: no evaluation waits for a bucket.
+    held_out = [opened(path, "eval") for path in eval_data]
     return [
-        _Phase(open_shards(path, "train"), evaluated, start, size)
+        _Phase(opened(path, "train"), evaluated, start, size)
         for path, evaluated, start, size in zip(
             train_data,
             held_out * (count // len(held_out)),

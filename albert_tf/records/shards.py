@@ -4,31 +4,38 @@ Records lie in shards, TFRecord files named in the directory's
 `metadata.json`, which is written last: a directory without it is unfinished.
 `write_shard` writes one; `open_shards` checks them against it and gives
 random access by record number. Shards in a bucket are copied to a disk
-first: there a read takes a thousandth of the time.
+first, where a read takes a thousandth of the time; see `shard_cache`.
 """
 
 import concurrent.futures
 import contextlib
 import dataclasses
+import errno
 import fnmatch
+import functools
 import glob
 import hashlib
 import itertools
+import math
 import os
 import re
 import resource
-import shutil
-import tempfile
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert_tf.config import UserError, require
-from albert_tf.io import files
+from albert_tf.io import files, object_stores
 from albert_tf.io.json_files import read_json
-from albert_tf.records.tfrecord import record_spans, write_records
+from albert_tf.records.shard_cache import ShardCopy, shard_copies
+from albert_tf.records.tfrecord import (
+    FOOTER_BYTES,
+    is_intact,
+    record_spans,
+    write_records,
+)
 
 METADATA_NAME = "metadata.json"
 # The tokenizer of the records, beside them.
@@ -36,7 +43,6 @@ TOKENIZER_DIRECTORY = "tokenizer"
 # Beside them until metadata.json is written.
 WORK_DIRECTORY = ".work"
 FORMAT_VERSION = 1
-_COPY_BYTES = 1 << 24
 _TFRECORD = re.compile(r"tf_?record")
 
 
@@ -106,6 +112,7 @@ class ShardSet(contextlib.AbstractContextManager):
         directory: str,
         shards: Sequence[ShardInfo],
         metadata: dict[str, Any],
+        max_copied_bytes: float = math.inf,
     ) -> None:
         self.directory = directory
         self.metadata = metadata
@@ -114,39 +121,82 @@ class ShardSet(contextlib.AbstractContextManager):
             "".join(shard.sha256 for shard in shards).encode()
         ).hexdigest()
         self._paths = [os.path.join(directory, shard.name) for shard in shards]
-        local = self._paths
+        copies: Sequence[ShardCopy | None] = [None] * len(shards)
         if files.is_remote(directory):
-            cache = os.path.join(_own_cache(), self.fingerprint)
-            local = [os.path.join(cache, shard.name) for shard in shards]
+            copies = shard_copies(self.fingerprint, shards, max_copied_bytes)
+            if not all(copy.stays for copy in copies):
+                # Fails now, and not in training, if its package is missing.
+                object_stores.ObjectStore(directory.partition("://")[0])
         # The limit is often 1024 files, fewer than a large set has shards.
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(ValueError):  # "infinite" on macOS
             resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            spans = list(pool.map(_spans, self._paths, local, shards))
+            spans = list(pool.map(_spans, self._paths, copies, shards))
         counts = [len(offsets) for offsets, _ in spans]
         self._first = np.cumsum([0, *counts])
         self._offsets = np.concatenate([offsets for offsets, _ in spans])
         self._lengths = np.concatenate([lengths for _, lengths in spans])
-        self._descriptors = [os.open(path, os.O_RDONLY) for path in local]
+        # None for a shard that has no copy, and is read from the bucket.
+        self._descriptors = [
+            os.open(copy.path if copy else path, os.O_RDONLY)
+            if copy is None or copy.stays
+            else None
+            for path, copy in zip(self._paths, copies, strict=True)
+        ]
         self._close = weakref.finalize(self, _close_all, self._descriptors)
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     def read(self, record_numbers: Iterable[int]) -> list[bytes]:
-        """Returns the records with these numbers, in their order."""
+        """Returns the records with these numbers, in their order.
+
+        Raises:
+            OSError: if a bucket does not answer, or with other bytes.
+        """
         numbers = np.asarray(record_numbers, np.int64)
         shards = np.searchsorted(self._first, numbers, side="right") - 1
-        return [
-            os.pread(self._descriptors[shard], length, offset)
-            for shard, length, offset in zip(
+        found = [b""] * len(numbers)
+        without_copy = []
+        for row, (shard, length, offset) in enumerate(
+            zip(
                 shards.tolist(),
                 self._lengths[numbers].tolist(),
                 self._offsets[numbers].tolist(),
                 strict=True,
             )
+        ):
+            descriptor = self._descriptors[shard]
+            if descriptor is None:
+                without_copy.append((row, shard, offset, length))
+            else:
+                found[row] = os.pread(descriptor, length, offset)
+        if without_copy:
+            rows, *where = zip(*without_copy, strict=True)
+            for row, record in zip(rows, self._fetch(*where), strict=True):
+                found[row] = record
+        return found
+
+    def _fetch(
+        self,
+        shards: Sequence[int],
+        offsets: Sequence[int],
+        lengths: Sequence[int],
+    ) -> Iterator[bytes]:
+        """Yields records out of the bucket, their checksums compared."""
+        paths = [self._paths[shard] for shard in shards]
+        ends = [
+            offset + length + FOOTER_BYTES
+            for offset, length in zip(offsets, lengths, strict=True)
         ]
+        fetched = object_stores.read_ranges(paths, offsets, ends)
+        for path, offset, data in zip(paths, offsets, fetched, strict=True):
+            record = data[:-FOOTER_BYTES]
+            if not is_intact(record, data[-FOOTER_BYTES:]):
+                reason = f"the record at byte {offset} has another checksum"
+                raise OSError(errno.EIO, reason, path)
+            yield record
 
     def location(self, record_number: int) -> str:
         """Returns a record's file and number in it, for messages."""
@@ -170,12 +220,16 @@ def shard_directory(path: files.Path) -> str:
     return os.path.dirname(path)
 
 
-def open_shards(path: files.Path, split: str) -> ShardSet:
+def open_shards(
+    path: files.Path, split: str, *, max_copied_bytes: float = math.inf
+) -> ShardSet:
     """Returns the records of `split` in a shard directory.
 
     `path` is the directory or a glob of shard files in it, which selects some
     of the split's shards. Shards behind a scheme (`gs://`) are copied, for
-    the next time as well, to the user's own directory for temporary files.
+    the next time as well, to the user's own directory for temporary files. It
+    holds at most `max_copied_bytes`; the records of further shards are read
+    from the bucket.
 
     Raises:
         UserError: if the directory is unfinished or has no such split, or a
@@ -202,7 +256,7 @@ def open_shards(path: files.Path, split: str) -> ShardSet:
             )
         shards = [s for s in shards if fnmatch.fnmatchcase(s.name, pattern)]
         require(bool(shards), f"{path} names no shard of the split {split!r}.")
-    return ShardSet(directory, shards, metadata)
+    return ShardSet(directory, shards, metadata, max_copied_bytes)
 
 
 def named_shards(
@@ -282,46 +336,14 @@ def _without_metadata(directory: str) -> str:
     )
 
 
-def _own_cache() -> str:
-    """Returns a directory for copies that other users cannot write to."""
-    path = os.path.join(tempfile.gettempdir(), f"albert_tf-{os.getuid()}")
-    os.makedirs(path, 0o700, exist_ok=True)
-    require(
-        os.stat(path).st_uid == os.getuid(),
-        f"{path} is another user's; set TMPDIR to a directory of your own.",
-    )
-    return path
-
-
 def _spans(
-    path: str, local: str, shard: ShardInfo
+    path: str, copy: ShardCopy | None, shard: ShardInfo
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns offsets and lengths of a shard's records, or raises UserError.
-
-    A shard whose `local` path is not its own is copied there, unless a good
-    copy is there.
-    """
-    if local != path:
-        with contextlib.suppress(UserError):
-            return _verified_spans(path, local, shard)
-        _copy(path, local, shard)
-    return _verified_spans(path, local, shard)
-
-
-def _copy(path: str, local: str, shard: ShardInfo) -> None:
-    try:
-        source = files.open(path)
-    except OSError as error:
-        raise _missing(path, error) from None
-    try:
-        os.makedirs(os.path.dirname(local), exist_ok=True)
-        with source, files.replacing(local) as target:
-            shutil.copyfileobj(source, target, _COPY_BYTES)
-    except OSError as error:
-        raise UserError(
-            f"{path} ({shard.num_bytes} bytes) cannot be copied to {local}: "
-            f"{error.strerror}."
-        ) from None
+    """Returns offsets and lengths of a shard's records, or raises UserError."""
+    if copy is None:
+        return _verified_spans(path, path, shard)
+    verify = functools.partial(_verified_spans, path, shard=shard)
+    return copy.spans(path, shard.num_bytes, verify)
 
 
 def _verified_spans(
@@ -361,6 +383,7 @@ def _missing(path: str, error: OSError) -> UserError:
     )
 
 
-def _close_all(descriptors: Sequence[int]) -> None:
+def _close_all(descriptors: Sequence[int | None]) -> None:
     for descriptor in descriptors:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)

@@ -22,7 +22,7 @@ from albert_tf.io import files
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
 _HEADER_BYTES = _LENGTH.size + _CHECKSUM.size
-_FOOTER_BYTES = _CHECKSUM.size
+FOOTER_BYTES = _CHECKSUM.size
 
 
 def write_records(file: IO, records: Iterable[bytes]) -> tuple[int, int, str]:
@@ -69,7 +69,7 @@ def _read_frames(file: IO, path: str, num_bytes: int) -> Iterator[bytes]:
                 f"{where}: the checksum of its length is wrong. The file "
                 "was damaged or is no TFRecord file."
             )
-        end = position + _HEADER_BYTES + _FOOTER_BYTES
+        end = position + _HEADER_BYTES + FOOTER_BYTES
         end += _LENGTH.unpack(length)[0] if whole else 0
         # Before the record is read: its length may be any number.
         if not whole or end > num_bytes:
@@ -77,8 +77,8 @@ def _read_frames(file: IO, path: str, num_bytes: int) -> Iterator[bytes]:
                 f"{where}: the file ends within it, at byte {num_bytes}; it "
                 "was cut. Copy it again."
             )
-        record = file.read(end - position - _HEADER_BYTES - _FOOTER_BYTES)
-        if file.read(_FOOTER_BYTES) != _checksum(record):
+        record = file.read(end - position - _HEADER_BYTES - FOOTER_BYTES)
+        if not is_intact(record, file.read(FOOTER_BYTES)):
             raise UserError(
                 f"{where}: its checksum is wrong. The file was damaged; "
                 "copy it again."
@@ -101,8 +101,13 @@ def record_spans(descriptor: int) -> tuple[np.ndarray, np.ndarray]:
                 (length,) = _LENGTH.unpack_from(data, position)
                 offsets.append(position + _HEADER_BYTES)
                 lengths.append(length)
-                position += _HEADER_BYTES + length + _FOOTER_BYTES
+                position += _HEADER_BYTES + length + FOOTER_BYTES
     return np.array(offsets, np.int64), np.array(lengths, np.int64)
+
+
+def is_intact(record: bytes, footer: bytes) -> bool:
+    """Returns whether the bytes behind a record are its checksum."""
+    return footer == _checksum(record)
 
 
 def _checksum(data: bytes) -> bytes:

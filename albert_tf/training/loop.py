@@ -23,6 +23,7 @@ from albert_tf.config import UserError
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.prefetch import InputStalled, prefetch
 from albert_tf.interchange.model_files import recover_directory
+from albert_tf.io.object_stores import LASTING
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.modeling.weights.pretrained import initialize
 from albert_tf.optim.schedules import warm_up_warnings
@@ -224,6 +225,15 @@ class _Loop:
                 f"{self.runtime.data_timeout_secs:g} seconds (see above where "
                 "it hangs): is the disk or the network of --train_data there? "
                 "Start the same command again.",
+                TEMPORARY_FAILURE,
+            ) from None
+        except OSError as error:
+            if error.errno in LASTING:
+                raise
+            raise RunStopped(
+                f"The batch of step {state.step + 1} cannot be read: "
+                f"{error.filename}: {error.strerror}. Start the same command "
+                "again.",
                 TEMPORARY_FAILURE,
             ) from None
         state.monitor.throughput.wait(time.monotonic() - begin)

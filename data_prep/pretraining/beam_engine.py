@@ -93,7 +93,8 @@ class Engine:
             bool(found),
             f"The Beam pipeline ended as {state} and left no result; this "
             "program must run it to its end, and share the output directory "
-            "with it.",
+            "with it. If its engine was stopped, start the same command "
+            "again.",
         )
         return found
 

@@ -25,7 +25,6 @@ from apache_beam.pvalue import (
     AsList,
     AsSingleton,
     PCollection,
-    TaggedOutput,
 )
 
 from albert_tf.config import UserError
@@ -49,7 +48,9 @@ from data_prep.pretraining.build_plan import BuildPlan, group_of
 from data_prep.pretraining.record_parts import records_by_key
 
 _SURVEY_DIRECTORY = ".survey"
-_COUNTS = "counts"  # the name of a second output
+# The key of counts, among elements of other keys. Tagged outputs would be the
+# usual form; Beam's runner on Dask gives every consumer the elements of all.
+_COUNTS = ""
 
 # A UnitDocument, and its position: (number of its file among all, number in
 # the file).
@@ -183,10 +184,8 @@ def _make_shards(
         documents, of_duplicates = _without_duplicates(documents, plan)
         counts.append(of_duplicates)
     units = _units(documents | "Document" >> beam.Values(), plan)
-    make_records = beam.ParDo(_MakeRecords(plan, tokenizer))
-    entries, of_records = units | "Make" >> make_records.with_outputs(
-        _COUNTS, main="main"
-    )
+    made = units | "Make" >> beam.ParDo(_MakeRecords(plan, tokenizer))
+    entries, of_records = _without_counts("Made", made)
     counts.append(of_records)
     # Shards without a record are written too.
     partition = plan.partition
@@ -216,30 +215,38 @@ def _read(
 
 def _units(rows: PCollection, plan: BuildPlan) -> PCollection:
     """Gathers documents into units of work, lists of rows."""
-    if plan.num_groups:
-        return (
-            rows
-            | "Groups"
-            >> beam.GroupBy(lambda row: group_of(UnitDocument(*row), plan))
-            # The order in which `in_groups` reads them.
-            | "Sort" >> beam.MapTuple(lambda _, group: sorted(group))
-        )
-    size = plan.unit_characters
+    if not plan.num_groups:
+        # Any division will do. This one makes a large file the work of many,
+        # and needs nothing of the bundles that an engine makes.
+        number = 1 + plan.num_characters // plan.unit_characters
+        plan = dataclasses.replace(plan, num_groups=number)
     return (
         rows
-        # A large file becomes the work of many.
-        | "Spread" >> beam.Reshuffle()
-        | "Batch"
-        >> beam.BatchElements(
-            size,
-            size,
-            element_size_fn=lambda row: UnitDocument(*row).num_characters,
-        )
+        | "Units"
+        >> beam.GroupBy(lambda row: group_of(UnitDocument(*row), plan))
+        # The order in which `in_groups` reads them.
+        | "Sort" >> beam.MapTuple(lambda _, unit: sorted(unit))
     )
 
 
+def _without_counts(
+    name: str, elements: PCollection
+) -> tuple[PCollection, PCollection]:
+    """Divides pairs (key, value) into those that are no counts, and counts."""
+    kept = elements | f"{name}Kept" >> beam.Filter(
+        lambda pair: pair[0] != _COUNTS
+    )
+    counts = elements | f"{name}Counts" >> beam.FlatMapTuple(
+        lambda key, value: value.items() if key == _COUNTS else ()
+    )
+    return kept, counts
+
+
 class _MakeRecords(beam.DoFn):
-    """Turns a unit of work into the entries of each shard, (name, entries)."""
+    """Turns a unit of work into the entries of each shard, (name, entries).
+
+    The counts are the last element.
+    """
 
     def __init__(self, plan: BuildPlan, tokenizer: Tokenizer) -> None:
         super().__init__()
@@ -255,7 +262,7 @@ class _MakeRecords(beam.DoFn):
         for batch in self._make([UnitDocument(*row) for row in unit], counts):
             for shard, entries in partition.entries(batch).items():
                 yield partition.shard_name(*shard), entries
-        yield from (TaggedOutput(_COUNTS, pair) for pair in counts.items())
+        yield _COUNTS, dict(counts)
 
 
 def _write_shard(
@@ -285,15 +292,12 @@ def _without_duplicates(
         | "Digests" >> beam.GroupByKey()
         | "Repeated" >> beam.FlatMapTuple(_all_but_first)
     )
-    kept, counts = (
+    kept = (
         {"rows": documents, "repeated": repeated}
         | "WithRepeated" >> beam.CoGroupByKey()
-        | "RemoveRepeated"
-        >> beam.FlatMap(_remove_repeated, level).with_outputs(
-            _COUNTS, main="main"
-        )
+        | "RemoveRepeated" >> beam.FlatMap(_remove_repeated, level)
     )
-    return kept, counts
+    return _without_counts("Unrepeated", kept)
 
 
 def _digests(
@@ -322,4 +326,4 @@ def _remove_repeated(
     kept = without_duplicates(item, level, set(groups["repeated"]), counts)
     if kept is not None:
         yield position, tuple(kept)
-    yield from (TaggedOutput(_COUNTS, pair) for pair in counts.items())
+    yield _COUNTS, dict(counts)

@@ -3,13 +3,16 @@ import errno
 import json
 import os
 import resource
+import shutil
 
 import numpy as np
 import pytest
 from handmade_records import write_shards
 
 from albert_tf.config import UserError
+from albert_tf.io import object_stores
 from albert_tf.io.json_files import write_json
+from albert_tf.records import shard_cache
 from albert_tf.records.shards import (
     describe_tokenizer,
     id_ranges,
@@ -29,6 +32,7 @@ def numbered(count, prefix=b"record"):
 def cache(tmp_path, monkeypatch):
     """The directory that shards of buckets are copied to."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
+    monkeypatch.setattr(shard_cache, "_in_use", {})
     return tmp_path / "system" / f"albert_tf-{os.getuid()}"
 
 
@@ -277,3 +281,95 @@ def test_a_full_disk_is_named_where_copies_go(directory, cache, monkeypatch):
     with pytest.raises(UserError, match="cannot be copied to .*: No space"):
         open_shards(f"file://{directory}", "train")
     assert copies(cache) == []
+
+
+def test_a_copy_that_was_cut_on_the_way_is_made_again(directory, monkeypatch):
+    copied = []
+    whole = shutil.copyfileobj
+
+    def cut(source, target, length):
+        whole(source, target, length)
+        if source.name not in copied:
+            target.seek(-3, os.SEEK_END)
+            target.truncate()
+        copied.append(source.name)
+
+    monkeypatch.setattr("shutil.copyfileobj", cut)
+    with open_shards(f"file://{directory}", "train") as shards:
+        assert shards.read(range(25)) == numbered(25)
+    assert len(copied) == 6
+
+
+def sizes(directory):
+    return [path.stat().st_size for path in sorted(directory.glob("train-*"))]
+
+
+def test_copies_have_a_limit(directory, cache):
+    """What does not fit is read from the bucket."""
+    bucket, contents = f"file://{directory}", numbered(25)
+    first, second, _ = sizes(directory)
+    limits = {0: 0, first - 1: 0, first: 1, first + second: 2, 10**6: 3}
+    for limit, count in [*limits.items(), (first, 1)]:
+        with open_shards(bucket, "train", max_copied_bytes=limit) as shards:
+            order = np.random.default_rng(limit).permutation(25)
+            assert shards.read(order) == [contents[n] for n in order]
+        names = [name for name in copies(cache) if not name.endswith(".npy")]
+        assert names == [shard_name("train", n, 3) for n in range(count)]
+
+
+def test_the_places_of_records_are_found_once(directory, monkeypatch):
+    bucket = f"file://{directory}"
+    open_shards(bucket, "train", max_copied_bytes=0).close()
+    monkeypatch.setattr("shutil.copyfileobj", lambda *_: 1 / 0)
+    with open_shards(bucket, "train", max_copied_bytes=0) as shards:
+        assert shards.read([24, 3]) == [numbered(25)[n] for n in (24, 3)]
+
+
+def test_the_oldest_copies_make_room(directory, cache, tmp_path):
+    for name in ("old", "older"):
+        (cache / name).mkdir(parents=True)
+        (cache / name / "shard").write_bytes(bytes(100))
+    os.utime(cache / "older", (0, 0))
+    total = sum(sizes(directory))
+    for limit, kept in ((total + 150, "old"), (total, None)):
+        open_shards(f"file://{directory}", "train", max_copied_bytes=limit)
+        left = {path.name for path in cache.iterdir()} & {"old", "older"}
+        assert left == ({kept} if kept else set())
+        assert len(copies(cache / shards_of(cache))) == 3
+
+
+def shards_of(cache):
+    """The directory of the only set that was opened."""
+    (name,) = {path.name for path in cache.iterdir()} - {"old", "older"}
+    return name
+
+
+def test_a_record_that_changed_in_the_bucket_is_an_error(directory):
+    shards = open_shards(f"file://{directory}", "train", max_copied_bytes=0)
+    damage_flipped(directory / shard_name("train", 0, 3))
+    with pytest.raises(OSError, match="another checksum") as error:
+        shards.read(range(25))
+    assert error.value.filename.endswith("train-00000-of-00003.tfrecord")
+
+
+def test_what_reading_a_bucket_needs_is_missed_at_once(directory, monkeypatch):
+    def missing(*_, **__):
+        raise ImportError("Install gcsfs")
+
+    monkeypatch.setattr("fsspec.filesystem", missing)
+    object_stores._file_system.cache_clear()
+    bucket = f"file://{directory}"
+    open_shards(bucket, "train").close()
+    with pytest.raises(OSError, match="Install gcsfs"):
+        open_shards(bucket, "train", max_copied_bytes=0)
+
+
+def test_what_a_kill_has_left_of_a_copy_is_removed(directory, cache):
+    bucket = f"file://{directory}"
+    open_shards(bucket, "train").close()
+    (copies_of,) = cache.iterdir()
+    for name in ("new.tmp-1", "old.tmp-1"):
+        (copies_of / name).touch()
+    os.utime(copies_of / "old.tmp-1", (0, 0))
+    open_shards(bucket, "train").close()
+    assert {"new.tmp-1", "old.tmp-1"} & {*copies(cache)} == {"new.tmp-1"}

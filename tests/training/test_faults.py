@@ -257,6 +257,27 @@ def test_a_stalled_reader_ends_the_run(fake_run, monkeypatch, capfd):
     assert "in batch" in capfd.readouterr().err
 
 
+def test_a_bucket_without_answer_ends_the_run(fake_run, monkeypatch):
+    """The same command continues it."""
+    fail = mock.Mock(side_effect=OSError(errno.EIO, "no answer", "s3://b/x"))
+    with monkeypatch.context() as patch:
+        patch.setattr(SourceSchedule, "batch", fail)
+        text = r"step 1 cannot be read: s3://b/x: no answer\. Start"
+        with pytest.raises(RunStopped, match=text) as stopped:
+            fake_run()
+    assert stopped.value.exit_code == 75
+    fake_run()
+
+
+def test_a_shard_that_is_gone_is_no_reason_to_start_again(
+    fake_run, monkeypatch
+):
+    gone = mock.Mock(side_effect=FileNotFoundError(errno.ENOENT, "gone", "x"))
+    monkeypatch.setattr(SourceSchedule, "batch", gone)
+    with pytest.raises(FileNotFoundError):
+        fake_run()
+
+
 def full_disk():
     """A function that fails as on a full disk."""
     return mock.Mock(

@@ -2,14 +2,19 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import posixpath
+import signal
 import sys
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 from build_helpers import digests
+from distributed import LocalCluster, default_client
 
 from albert_tf.config import UserError
 from albert_tf.io import files
@@ -130,6 +135,43 @@ def test_processes_write_the_same_bytes(build, tmp_path, monkeypatch):
     build("local", **settings)
     options = {"workers": 2, "runner_options": ["--direct_num_workers=1"]}
     build("beam", **settings, runner="beam", **options)
+    assert_same(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_worker_of_a_cluster_may_be_killed(build, tmp_path, monkeypatch):
+    """On Dask, once a first shard is written; others do its work again."""
+    root = str(Path(beam_runner.__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", root)
+    monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1000)
+    settings = {"remove_duplicates": "paragraphs", "num_shards": 40}
+    metadata = build("local", **settings)
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        victim = cluster.workers[0].pid
+
+        def kill():
+            while not [*(tmp_path / "beam").glob("train-*")]:
+                time.sleep(0.01)
+            os.kill(victim, signal.SIGKILL)
+
+        killing = threading.Thread(target=kill, daemon=True)
+        killing.start()
+        options = {
+            "runner": "apache_beam.runners.dask.dask_runner.DaskRunner",
+            "dask_client_address": cluster.scheduler_address,
+            "dask_npartitions": 4,
+        }
+        runner_options = [f"--{key}={value}" for key, value in options.items()]
+        found = build(
+            "beam", **settings, runner="beam", runner_options=runner_options
+        )
+        killing.join()
+        # Beam leaves one for each pipeline, which would look for the scheduler.
+        for _ in ("survey", "shards"):
+            default_client().close()
+    assert found == metadata
     assert_same(tmp_path)
 
 

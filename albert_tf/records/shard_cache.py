@@ -1,0 +1,165 @@
+"""Copies of a bucket's shards on this machine's disk: `shard_copies`.
+
+They lie in the user's directory for temporary files, a directory for each set
+of shards, and stay for the next time. The directory may have a limit: then
+sets that the process does not read are removed first, the oldest ones, and
+the shards of a set are copied in their order as long as they fit. Of the
+others only the places of their records stay.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from albert_tf.config import UserError, require
+from albert_tf.io import files, object_stores
+
+_COPY_BYTES = 1 << 24
+# Since its last write, a file of another process is not being written.
+_LEFT_SECONDS = 3600.0
+# Shards that are copied only to find their records: so many at a time.
+_passing = threading.Semaphore(2)
+# Bytes of the sets that this process reads, by fingerprint.
+_in_use: dict[str, int] = {}
+
+Spans = tuple[np.ndarray, np.ndarray]
+
+
+class _Shard(Protocol):
+    """A shard's entry in metadata.json."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def num_bytes(self) -> int: ...
+
+
+class ShardCopy(NamedTuple):
+    """A shard's place in the cache."""
+
+    path: str
+    stays: bool
+
+    def spans(
+        self, source: str, num_bytes: int, verify: Callable[[str], Spans]
+    ) -> Spans:
+        """Returns offset and length of each record; copies the shard for it.
+
+        `verify` finds them in a copy, and raises UserError if it is damaged.
+        """
+        if self.stays:
+            with contextlib.suppress(UserError):
+                return verify(self.path)
+            return self._copied(source, num_bytes, verify)
+        index = f"{self.path}.npy"
+        with contextlib.suppress(OSError, ValueError, EOFError):
+            offsets, lengths = np.load(index)
+            return offsets, lengths
+        with _passing:
+            try:
+                found = self._copied(source, num_bytes, verify)
+            finally:
+                with contextlib.suppress(OSError):
+                    files.remove(self.path)
+        with files.replacing(index) as file:
+            np.save(file, np.stack(found))
+        return found
+
+    def _copied(
+        self, source: str, num_bytes: int, verify: Callable[[str], Spans]
+    ) -> Spans:
+        """Copies the shard; returns its spans."""
+        _copy(source, self.path, num_bytes)
+        try:
+            return verify(self.path)
+        except UserError:
+            # Bytes may have been lost on the way.
+            _copy(source, self.path, num_bytes)
+            return verify(self.path)
+
+
+def shard_copies(
+    fingerprint: str, shards: Sequence[_Shard], max_bytes: float
+) -> list[ShardCopy]:
+    """Returns the place of each shard of a set; makes room for them."""
+    cache = _own_cache()
+    others = {name: n for name, n in _in_use.items() if name != fingerprint}
+    room = max_bytes - sum(others.values())
+    sums = np.cumsum([shard.num_bytes for shard in shards])
+    directory = os.path.join(cache, fingerprint)
+    copies = [
+        ShardCopy(os.path.join(directory, shard.name), bool(end <= room))
+        for shard, end in zip(shards, sums, strict=True)
+    ]
+    _in_use[fingerprint] = int(max(sums[sums <= room], default=0))
+    os.makedirs(directory, exist_ok=True)
+    os.utime(directory)
+    # Another process may remove the same.
+    with contextlib.suppress(FileNotFoundError):
+        _remove_files(directory, copies)
+        _remove_sets(cache, max_bytes)
+    return copies
+
+
+def _remove_files(directory: str, copies: Sequence[ShardCopy]) -> None:
+    """Removes copies that no longer stay, and what kills have left."""
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        age = time.time() - os.path.getmtime(path)
+        if ShardCopy(path, stays=False) in copies or (
+            files.unfinished(name) and age > _LEFT_SECONDS
+        ):
+            os.remove(path)
+
+
+def _remove_sets(cache: str, max_bytes: float) -> None:
+    """Removes sets that are not in use, the oldest ones, down to a limit.
+
+    A process that reads one keeps its open files.
+    """
+    room = max_bytes - sum(_in_use.values())
+    sets = [os.path.join(cache, name) for name in os.listdir(cache)]
+    for path in sorted(sets, key=os.path.getmtime, reverse=True):
+        if os.path.basename(path) in _in_use:
+            continue
+        room -= sum(files.sizes(path).values())
+        if room < 0:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _own_cache() -> str:
+    """Returns a directory for copies that other users cannot write to."""
+    path = os.path.join(tempfile.gettempdir(), f"albert_tf-{os.getuid()}")
+    os.makedirs(path, 0o700, exist_ok=True)
+    require(
+        os.stat(path).st_uid == os.getuid(),
+        f"{path} is another user's; set TMPDIR to a directory of your own.",
+    )
+    return path
+
+
+def _copy(source: str, target: str, num_bytes: int) -> None:
+    """Copies a shard of the bucket, by several tries if need be."""
+
+    def copy() -> None:
+        with files.open(source) as file, files.replacing(target) as copied:
+            shutil.copyfileobj(file, copied, _COPY_BYTES)
+
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        object_stores.retrying(copy)
+    except FileNotFoundError as error:
+        raise UserError(f"{source} is missing ({error.strerror}).") from None
+    except OSError as error:
+        raise UserError(
+            f"{source} ({num_bytes} bytes) cannot be copied to {target}: "
+            f"{error.strerror}."
+        ) from None

@@ -138,13 +138,31 @@ def parse_columns(
     """
     import tensorflow as tf
 
-    ragged = {
-        feature.stored_name: tf.io.RaggedFeature(tf.as_dtype(feature.dtype))
-        for feature in RECORD_SPECS[kind]
-    }
+    names = [feature.stored_name for feature in RECORD_SPECS[kind]]
+    dtypes = [tf.as_dtype(feature.dtype) for feature in RECORD_SPECS[kind]]
 
     def parse(records: Sequence[bytes]) -> dict[str, Any]:
-        return tf.io.parse_example(tf.constant(records, tf.string), ragged)
+        # What tf.io.parse_example calls: that takes 1.5 ms more for each batch.
+        parsed = tf.raw_ops.ParseExampleV2(
+            serialized=tf.constant(records, tf.string),
+            names=[],
+            sparse_keys=[],
+            dense_keys=[],
+            ragged_keys=names,
+            dense_defaults=[],
+            num_sparse=0,
+            sparse_types=[],
+            ragged_value_types=dtypes,
+            ragged_split_types=[tf.int32] * len(names),
+            dense_shapes=[],
+        )
+        return dict(
+            zip(
+                names,
+                zip(parsed.ragged_values, parsed.ragged_row_splits, strict=True),
+                strict=True,
+            )
+        )
 
     # TensorFlow quotes the record in its message, whatever its bytes.
     errors = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
@@ -161,8 +179,8 @@ def parse_columns(
                 ) from None
         raise
     return {
-        name: (column.values.numpy(), column.row_lengths().numpy())
-        for name, column in parsed.items()
+        name: (values.numpy(), np.diff(splits.numpy()))
+        for name, (values, splits) in parsed.items()
     }
 
 

@@ -29,6 +29,9 @@ _MASK_PROB = 0.8  # the rest is replaced by a random piece
 # The bits that hold a word's number within its row while words are sorted.
 _NUMBER = np.uint64(2**24 - 1)
 
+# More words than any row has.
+_ALL = 2**24
+
 
 class MaskingIds(NamedTuple):
     """The ids of a vocabulary that masking needs."""
@@ -84,10 +87,21 @@ class _Words(NamedTuple):
     """The words of a batch, row after row, in flat arrays."""
 
     row: np.ndarray  # [words] which sequence
+    number: np.ndarray  # [words] in its row
     start: np.ndarray  # [words] first token
-    end: np.ndarray  # [words] past the last token
+    size: np.ndarray  # [words] tokens
     words_left: np.ndarray  # [words] to the end of the run, this one included
-    first: np.ndarray  # [batch + 1] number of a row's first word
+    first: np.ndarray  # [batch + 1] index of a row's first word
+
+
+class _Cells(NamedTuple):
+    """The words of a batch in a grid, whose rows end with empty cells."""
+
+    of_word: np.ndarray  # [words] cell of each word
+    by_rank: np.ndarray  # [ranks, batch] cells of a row in random order
+    tokens_before: np.ndarray  # [cells + 1] tokens of all words before a cell
+    at_token: np.ndarray  # [tokens + 1] cell of each of these tokens
+    run_left: np.ndarray  # [cells] words to the end of the run, 0: empty
 
 
 def mask_batch(
@@ -130,46 +144,48 @@ def mask_batch(
     chosen, ngram_counts = _choose_words(words, keys, budgets, config)
     row, position = _tokens_of(words, chosen)
 
+    masked_ids = np.array(input_ids, np.int32)
+    original_ids = masked_ids[row, position]
+    masked_ids[row, position] = _shown_ids(
+        original_ids, keys, row, position, ids
+    )
     per_row = np.bincount(row, minlength=len(input_ids))
-    slot = np.arange(len(row)) - (np.cumsum(per_row) - per_row)[row]
-    shape = (len(input_ids), num_slots)
-    result = MaskedBatch(
-        np.array(input_ids, np.int32),
-        np.zeros(shape, np.int32),
-        np.zeros(shape, np.int32),
-        np.zeros(shape, np.float32),
+    in_use = np.arange(num_slots) < per_row[:, None]
+    return MaskedBatch(
+        masked_ids,
+        _in_slots(in_use, position),
+        _in_slots(in_use, original_ids),
+        in_use.astype(np.float32),
         ngram_counts,
     )
-    original_ids = input_ids[row, position]
-    shown = _shown_ids(original_ids, keys[row], position, ids)
-    result.input_ids[row, position] = shown
-    result.masked_lm_positions[row, slot] = position
-    result.masked_lm_ids[row, slot] = original_ids
-    result.masked_lm_weights[row, slot] = 1.0
-    return result
+
+
+def _in_slots(in_use: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Returns int32 `[batch, slots]` with `values` in the slots in use."""
+    slots = np.zeros(in_use.shape, np.int32)
+    slots[in_use] = values
+    return slots
 
 
 def _shown_ids(
     original_ids: np.ndarray,
     keys: np.ndarray,
-    positions: np.ndarray,
+    row: np.ndarray,
+    position: np.ndarray,
     ids: MaskingIds,
 ) -> np.ndarray:
-    """Returns the input ids of chosen tokens; all arrays are `[n]`."""
-    action = counter_rng.uniform_at(
-        counter_rng.fold_in(keys, _ACTION), positions
-    )
-    draw = counter_rng.uniform_at(
-        counter_rng.fold_in(keys, _REPLACEMENT), positions
+    """Returns the input ids of chosen tokens; but for `keys` all are `[n]`."""
+    action, draw = (
+        counter_rng.uniform_at(counter_rng.fold_in(keys, stream)[row], position)
+        for stream in (_ACTION, _REPLACEMENT)
     )
     # Differs from google-research/albert, which draws replacements from the
     # whole vocabulary, [CLS], [SEP] and <pad> included.
     number = (draw * len(ids.replacements)).astype(np.int64)
-    return np.select(
-        [action < _MASK_PROB, action < _MASK_PROB + _KEEP_PROB],
-        [ids.mask, original_ids],
-        ids.replacements[number],
+    shown = np.where(
+        action < _MASK_PROB + _KEEP_PROB, original_ids, ids.replacements[number]
     )
+    return np.where(action < _MASK_PROB, ids.mask, shown)
 
 
 def _find_words(
@@ -193,12 +209,13 @@ def _find_words(
 
     begin = np.flatnonzero(begins_word)
     row, start = np.divmod(begin, maskable.shape[1])
-    end = np.flatnonzero(ends_word) - (begin - start) + 1
+    size = np.flatnonzero(ends_word) - begin + 1
+    first = np.searchsorted(row, np.arange(len(maskable) + 1))
+    word = np.arange(len(row))
     starts_run = begins_run.ravel()[begin]
     run_borders = np.append(np.flatnonzero(starts_run), len(row))
-    words_left = run_borders[np.cumsum(starts_run)] - np.arange(len(row))
-    first = np.searchsorted(row, np.arange(len(maskable) + 1))
-    return _Words(row, start, end, words_left, first)
+    words_left = run_borders[np.cumsum(starts_run)] - word
+    return _Words(row, word - first[row], start, size, words_left, first)
 
 
 def _choose_words(
@@ -208,15 +225,16 @@ def _choose_words(
 
     The mask is bool `[words]`, the counts are int64 `[max_ngram + 1]`.
     """
-    chosen = np.zeros(len(words.row), bool)
-    ngram_counts = np.zeros(config.max_ngram + 1, np.int64)
-    remaining = budgets.copy()
     order = _random_order(words, keys)
+    cells = _grid(words, order, config.max_ngram)
     ngrams = _draw_ngrams(keys, int(budgets.max(initial=1)), config)
+    free, remaining = cells.run_left.copy(), budgets.copy()
+    ngram_counts = np.zeros(config.max_ngram + 1, np.int64)
     # Differs from google-research/albert, which may end below its budget:
     # what no n-gram filled is filled with single words.
     for lengths in (ngrams, np.ones_like(ngrams)):
-        _fill_budgets(words, order, lengths, remaining, chosen, ngram_counts)
+        _fill_budgets(cells, lengths, remaining, free, ngram_counts)
+    chosen = free[cells.of_word] == 0
     for row in np.flatnonzero(remaining).tolist():
         _complete_row(words, order[row], row, budgets[row], chosen)
     return chosen, ngram_counts
@@ -225,20 +243,39 @@ def _choose_words(
 def _random_order(words: _Words, keys: np.ndarray) -> np.ndarray:
     """Returns `[batch, words of the longest row]`: a row's words, shuffled.
 
-    An entry is the word's number within its row. A row's unused end holds
-    entries without meaning.
+    An entry is the word's number within its row. A row's unused end holds the
+    number of words of the longest row.
     """
-    number = np.arange(len(words.row)) - words.first[words.row]
-    width = int(number.max(initial=-1)) + 1
+    width = int(words.number.max(initial=-1)) + 1
     bits = counter_rng.random_bits(
         counter_rng.fold_in(keys, _ORDER)[words.row], words.start
     )
     # The lowest bits of the sorted values hold the word's number, which makes
     # sorting cheap and its result unique.
     ranks = np.full((len(keys), width), np.iinfo(np.uint64).max)
-    ranks[words.row, number] = (bits & ~_NUMBER) | number.astype(np.uint64)
+    ranks[words.row, words.number] = (bits & ~_NUMBER) | words.number.astype(
+        np.uint64
+    )
     ranks.sort(axis=1)
-    return (ranks & _NUMBER).astype(np.int64)
+    return np.minimum((ranks & _NUMBER).astype(np.int64), width)
+
+
+def _grid(words: _Words, order: np.ndarray, longest: int) -> _Cells:
+    """Returns the words in a grid that separates rows by `longest` cells."""
+    batch, width = order.shape
+    rows = np.arange(batch) * (width + longest)
+    num_cells = batch * (width + longest)
+    of_word = rows[words.row] + words.number
+    sizes, run_left = np.zeros((2, num_cells), np.int64)
+    sizes[of_word] = words.size
+    run_left[of_word] = words.words_left
+    return _Cells(
+        of_word,
+        np.ascontiguousarray(order.T + rows),
+        np.append(0, np.cumsum(sizes)),
+        np.append(np.repeat(of_word, words.size), num_cells),
+        run_left,
+    )
 
 
 def _draw_ngrams(
@@ -251,47 +288,50 @@ def _draw_ngrams(
     cumulative = np.cumsum(weights)
     draw = counter_rng.uniforms(counter_rng.fold_in(keys, _NGRAM), number)
     draw *= cumulative[-1]
-    return 1 + (draw[..., None] >= cumulative[:-1]).sum(axis=-1)
+    return 1 + np.searchsorted(cumulative[:-1], draw, "right")
 
 
 def _fill_budgets(
-    words: _Words,
-    order: np.ndarray,
+    cells: _Cells,
     ngrams: np.ndarray,
     remaining: np.ndarray,
-    chosen: np.ndarray,
+    free: np.ndarray,
     ngram_counts: np.ndarray,
 ) -> None:
     """Chooses the n-grams that fit; updates the last three arrays.
+
+    `free` `[cells]` counts the words from a cell on up to the next one that is
+    chosen or belongs to another run. All rows look at their word of the same
+    rank at once; where nothing fits, they choose an n-gram of no words.
 
     Differs from google-research/albert, where each position draws its own n
     and long n-grams, which fit less often, come out too rare: here a length
     that was drawn waits for the first position where it fits.
     """
-    num_words = np.diff(words.first)
-    num_chosen = np.zeros(len(ngrams), np.int64)
-    longest = int(ngrams.max(initial=1))
-    for rank in range(order.shape[1]):
-        rows = np.flatnonzero((remaining > 0) & (num_words > rank))
-        if not rows.size:
+    longest = len(ngram_counts) - 1
+    # What remains free around an n-gram of n words, by n and offset.
+    around = np.arange(1 - longest, longest)
+    still_free = np.where(
+        around < np.arange(longest + 1)[:, None], np.maximum(-around, 0), _ALL
+    )
+    still_free[0] = _ALL
+    # The n-gram that each row draws next.
+    drawn = np.arange(0, ngrams.size, ngrams.shape[1])
+    for word in cells.by_rank:
+        if not remaining.any():
             break
-        word = words.first[rows] + order[rows, rank]
-        ngram = ngrams[rows, num_chosen[rows]]
-        fits = ngram <= words.words_left[word]
-        rows, word, ngram = rows[fits], word[fits], ngram[fits]
-        size = words.end[word + ngram - 1] - words.start[word]
-        for _ in range(longest - 1):
-            ngram -= (size > remaining[rows]) & (ngram > 1)
-            size = words.end[word + ngram - 1] - words.start[word]
-        fits = size <= remaining[rows]
-        for step in range(longest):
-            fits &= ~chosen[word + np.minimum(step, ngram - 1)]
-        rows, word, ngram = rows[fits], word[fits], ngram[fits]
-        remaining[rows] -= size[fits]
-        num_chosen[rows] += 1
-        ngram_counts += np.bincount(ngram, minlength=len(ngram_counts))
-        for step in range(longest):
-            chosen[word + np.minimum(step, ngram - 1)] = True
+        ngram = ngrams.take(drawn, mode="clip")
+        limit = cells.tokens_before[word] + remaining
+        length = cells.at_token.take(limit, mode="clip") - word
+        np.minimum(length, ngram, out=length)
+        fits = (ngram <= cells.run_left[word]) & (length <= free[word])
+        length *= fits
+        np.subtract(limit, cells.tokens_before[word + length], out=remaining)
+        drawn += length > 0
+        neighbours = word[:, None] + around
+        free[neighbours] = np.minimum(free[neighbours], still_free[length])
+        ngram_counts += np.bincount(length, minlength=longest + 1)
+    ngram_counts[0] = 0
 
 
 def _complete_row(
@@ -312,11 +352,10 @@ def _complete_row(
         return
     candidates = first + order[: end - first]
     candidates = candidates[np.argsort(~chosen[candidates], kind="stable")]
-    sizes = words.end - words.start
     # For every sum that words can make, the last word of it.
     last_word = {0: -1}
     for word in candidates.tolist():
-        size = int(sizes[word])
+        size = int(words.size[word])
         for total in sorted(last_word, reverse=True):
             if total + size <= budget:
                 last_word.setdefault(total + size, word)
@@ -327,15 +366,14 @@ def _complete_row(
     while total:
         word = last_word[total]
         chosen[word] = True
-        total -= int(sizes[word])
+        total -= int(words.size[word])
 
 
 def _tokens_of(
     words: _Words, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns row and position of every token of the chosen words, in order."""
-    start = words.start[chosen]
-    sizes = words.end[chosen] - start
+    start, sizes = words.start[chosen], words.size[chosen]
     row = np.repeat(words.row[chosen], sizes)
     before = np.cumsum(sizes) - sizes
     position = np.arange(len(row)) + np.repeat(start - before, sizes)

@@ -159,7 +159,9 @@ def parse_columns(
         return dict(
             zip(
                 names,
-                zip(parsed.ragged_values, parsed.ragged_row_splits, strict=True),
+                zip(
+                    parsed.ragged_values, parsed.ragged_row_splits, strict=True
+                ),
                 strict=True,
             )
         )

@@ -84,24 +84,18 @@ class MaskedBatch(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """The words of a batch, row after row, in flat arrays."""
+    """The words of a batch, one in a cell of a grid `[batch, width]`.
 
-    row: np.ndarray  # [words] which sequence
-    number: np.ndarray  # [words] in its row
-    start: np.ndarray  # [words] first token
-    size: np.ndarray  # [words] tokens
-    words_left: np.ndarray  # [words] to the end of the run, this one included
-    first: np.ndarray  # [batch + 1] index of a row's first word
+    Cells are numbered through the batch. The last ones of every row are empty,
+    as many as the longest n-gram has words or more.
+    """
 
-
-class _Cells(NamedTuple):
-    """The words of a batch in a grid, whose rows end with empty cells."""
-
-    of_word: np.ndarray  # [words] cell of each word
-    by_rank: np.ndarray  # [ranks, batch] cells of a row in random order
+    cell: np.ndarray  # [words] where each word is
+    row: np.ndarray  # [words] its sequence
+    start: np.ndarray  # [words] its first token
     tokens_before: np.ndarray  # [cells + 1] tokens of all words before a cell
-    at_token: np.ndarray  # [tokens + 1] cell of each of these tokens
-    run_left: np.ndarray  # [cells] words to the end of the run, 0: empty
+    at_token: np.ndarray  # [tokens + 1] cell of each token in a word
+    run_left: np.ndarray  # [batch, width] words to the run's end; 0: empty
 
 
 def mask_batch(
@@ -137,18 +131,20 @@ def mask_batch(
     # teaches nothing.
     is_token = columns["input_mask"].astype(bool)
     maskable = is_token & ~np.isin(input_ids, ids.special)
-    words = _find_words(word_starts, columns["segment_ids"], maskable)
+    words = _find_words(
+        word_starts, columns["segment_ids"], maskable, config.max_ngram
+    )
     lengths = is_token.sum(axis=1)
     budgets = np.maximum(1, np.rint(config.masked_lm_prob * lengths))
     budgets = np.minimum(num_slots, budgets).astype(np.int64)
     chosen, ngram_counts = _choose_words(words, keys, budgets, config)
-    row, position = _tokens_of(words, chosen)
+    masked = np.zeros_like(maskable)
+    masked[maskable] = chosen[words.at_token[:-1]]
 
+    row, position = masked.nonzero()
     masked_ids = np.array(input_ids, np.int32)
-    original_ids = masked_ids[row, position]
-    masked_ids[row, position] = _shown_ids(
-        original_ids, keys, row, position, ids
-    )
+    original_ids = masked_ids[masked]
+    masked_ids[masked] = _shown_ids(original_ids, keys, row, position, ids)
     per_row = np.bincount(row, minlength=len(input_ids))
     in_use = np.arange(num_slots) < per_row[:, None]
     return MaskedBatch(
@@ -189,7 +185,10 @@ def _shown_ids(
 
 
 def _find_words(
-    word_starts: np.ndarray, segment_ids: np.ndarray, maskable: np.ndarray
+    word_starts: np.ndarray,
+    segment_ids: np.ndarray,
+    maskable: np.ndarray,
+    longest: int,
 ) -> _Words:
     """Returns the words: maximal, within one run of text of one segment.
 
@@ -204,78 +203,71 @@ def _find_words(
     )
     begins_run = maskable & ~continues_run
     begins_word = begins_run | (maskable & word_starts)
-    ends_word = maskable.copy()
-    ends_word[:, :-1] &= begins_word[:, 1:] | ~continues_run[:, 1:]
 
-    begin = np.flatnonzero(begins_word)
-    row, start = np.divmod(begin, maskable.shape[1])
-    size = np.flatnonzero(ends_word) - begin + 1
-    first = np.searchsorted(row, np.arange(len(maskable) + 1))
-    word = np.arange(len(row))
-    starts_run = begins_run.ravel()[begin]
-    run_borders = np.append(np.flatnonzero(starts_run), len(row))
-    words_left = run_borders[np.cumsum(starts_run)] - word
-    return _Words(row, word - first[row], start, size, words_left, first)
+    row, start = begins_word.nonzero()
+    in_row = np.bincount(row, minlength=len(maskable))
+    width = int(in_row.max(initial=0)) + longest
+    is_word = np.arange(width) < in_row[:, None]
+    cell = np.flatnonzero(is_word)
+    at_token = cell[np.cumsum(begins_word[maskable]) - 1]
+    sizes = np.bincount(at_token, minlength=is_word.size)
+
+    starts_run = begins_run[begins_word]
+    borders = np.append(np.flatnonzero(starts_run), len(row))
+    run_left = np.zeros(is_word.shape, np.int64)
+    run_left[is_word] = borders[np.cumsum(starts_run)] - np.arange(len(row))
+    return _Words(
+        cell,
+        row,
+        start,
+        np.append(0, np.cumsum(sizes)),
+        np.append(at_token, is_word.size),
+        run_left,
+    )
 
 
 def _choose_words(
     words: _Words, keys: np.ndarray, budgets: np.ndarray, config: MaskingConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns a mask of the chosen words and counts of n-grams by length.
+    """Returns the cells of the chosen words and counts of n-grams by length.
 
-    The mask is bool `[words]`, the counts are int64 `[max_ngram + 1]`.
+    They are bool `[cells]` and int64 `[max_ngram + 1]`.
     """
-    order = _random_order(words, keys)
-    cells = _grid(words, order, config.max_ngram)
+    order = _random_order(words, keys, config.max_ngram)
     ngrams = _draw_ngrams(keys, int(budgets.max(initial=1)), config)
-    free, remaining = cells.run_left.copy(), budgets.copy()
+    free, remaining = words.run_left.flatten(), budgets.copy()
     ngram_counts = np.zeros(config.max_ngram + 1, np.int64)
     # Differs from google-research/albert, which may end below its budget:
     # what no n-gram filled is filled with single words.
     for lengths in (ngrams, np.ones_like(ngrams)):
-        _fill_budgets(cells, lengths, remaining, free, ngram_counts)
-    chosen = free[cells.of_word] == 0
+        _fill_budgets(words, order, lengths, remaining, free, ngram_counts)
+    ngram_counts[0] = 0
+    chosen = (free == 0) & (words.run_left.ravel() > 0)
     for row in np.flatnonzero(remaining).tolist():
-        _complete_row(words, order[row], row, budgets[row], chosen)
+        _complete_row(words, order[:, row], budgets[row], chosen)
     return chosen, ngram_counts
 
 
-def _random_order(words: _Words, keys: np.ndarray) -> np.ndarray:
-    """Returns `[batch, words of the longest row]`: a row's words, shuffled.
+def _random_order(words: _Words, keys: np.ndarray, longest: int) -> np.ndarray:
+    """Returns `[ranks, batch]`: the cells of a row's words, shuffled.
 
-    An entry is the word's number within its row. A row's unused end holds the
-    number of words of the longest row.
+    There are as many ranks as the longest row has words. Other rows end with
+    an empty cell.
     """
-    width = int(words.number.max(initial=-1)) + 1
+    batch, width = words.run_left.shape
     bits = counter_rng.random_bits(
         counter_rng.fold_in(keys, _ORDER)[words.row], words.start
     )
-    # The lowest bits of the sorted values hold the word's number, which makes
-    # sorting cheap and its result unique.
-    ranks = np.full((len(keys), width), np.iinfo(np.uint64).max)
-    ranks[words.row, words.number] = (bits & ~_NUMBER) | words.number.astype(
-        np.uint64
-    )
+    ranks = np.full(batch * width, np.iinfo(np.uint64).max)
+    # The lowest bits of the sorted values hold the word's number in its row,
+    # which makes sorting cheap and its result unique.
+    ranks[words.cell] = bits & ~_NUMBER
+    ranks = ranks.reshape(batch, width)
+    ranks |= np.arange(width, dtype=np.uint64)
     ranks.sort(axis=1)
-    return np.minimum((ranks & _NUMBER).astype(np.int64), width)
-
-
-def _grid(words: _Words, order: np.ndarray, longest: int) -> _Cells:
-    """Returns the words in a grid that separates rows by `longest` cells."""
-    batch, width = order.shape
-    rows = np.arange(batch) * (width + longest)
-    num_cells = batch * (width + longest)
-    of_word = rows[words.row] + words.number
-    sizes, run_left = np.zeros((2, num_cells), np.int64)
-    sizes[of_word] = words.size
-    run_left[of_word] = words.words_left
-    return _Cells(
-        of_word,
-        np.ascontiguousarray(order.T + rows),
-        np.append(0, np.cumsum(sizes)),
-        np.append(np.repeat(of_word, words.size), num_cells),
-        run_left,
-    )
+    most = width - longest
+    numbers = np.minimum(ranks.T[:most] & _NUMBER, np.uint64(most))
+    return numbers.astype(np.int64, "C") + np.arange(batch) * width
 
 
 def _draw_ngrams(
@@ -292,7 +284,8 @@ def _draw_ngrams(
 
 
 def _fill_budgets(
-    cells: _Cells,
+    words: _Words,
+    order: np.ndarray,
     ngrams: np.ndarray,
     remaining: np.ndarray,
     free: np.ndarray,
@@ -300,46 +293,48 @@ def _fill_budgets(
 ) -> None:
     """Chooses the n-grams that fit; updates the last three arrays.
 
-    `free` `[cells]` counts the words from a cell on up to the next one that is
-    chosen or belongs to another run. All rows look at their word of the same
-    rank at once; where nothing fits, they choose an n-gram of no words.
+    All rows look at a word each, those of the same rank, and choose an n-gram
+    that begins there, or one of no words.
 
     Differs from google-research/albert, where each position draws its own n
     and long n-grams, which fit less often, come out too rare: here a length
     that was drawn waits for the first position where it fits.
+
+    Args:
+        words: those of the batch.
+        order: `[width, batch]` cells by rank.
+        ngrams: `[batch, number]` lengths that are drawn one after another.
+        remaining: `[batch]` tokens that are left of the budget.
+        free: `[cells]` words from a cell on to the next one that is chosen or
+            in another run.
+        ngram_counts: `[max_ngram + 1]` by length.
     """
-    longest = len(ngram_counts) - 1
-    # What remains free around an n-gram of n words, by n and offset.
-    around = np.arange(1 - longest, longest)
-    still_free = np.where(
-        around < np.arange(longest + 1)[:, None], np.maximum(-around, 0), _ALL
+    longest = int(ngrams.max(initial=1))
+    run_left = words.run_left.ravel()
+    around = np.arange(1 - longest, longest)[:, None]
+    # What an n-gram leaves free, at most, around its first word.
+    left_free = np.where(
+        around < np.arange(longest + 1), np.maximum(-around, 0), _ALL
     )
-    still_free[0] = _ALL
-    # The n-gram that each row draws next.
-    drawn = np.arange(0, ngrams.size, ngrams.shape[1])
-    for word in cells.by_rank:
-        if not remaining.any():
-            break
+    left_free[:, 0] = _ALL
+    drawn = np.arange(len(ngrams)) * ngrams.shape[1]
+    for word in order:
+        if not np.count_nonzero(remaining):
+            return
         ngram = ngrams.take(drawn, mode="clip")
-        limit = cells.tokens_before[word] + remaining
-        length = cells.at_token.take(limit, mode="clip") - word
+        limit = words.tokens_before[word] + remaining
+        length = words.at_token.take(limit, mode="clip") - word
         np.minimum(length, ngram, out=length)
-        fits = (ngram <= cells.run_left[word]) & (length <= free[word])
-        length *= fits
-        np.subtract(limit, cells.tokens_before[word + length], out=remaining)
-        drawn += length > 0
-        neighbours = word[:, None] + around
-        free[neighbours] = np.minimum(free[neighbours], still_free[length])
-        ngram_counts += np.bincount(length, minlength=longest + 1)
-    ngram_counts[0] = 0
+        length *= (ngram <= run_left[word]) & (length <= free[word])
+        np.subtract(limit, words.tokens_before[word + length], out=remaining)
+        drawn += np.sign(length)
+        near = around + word
+        free[near] = np.minimum(free[near], left_free.take(length, axis=1))
+        ngram_counts += np.bincount(length, minlength=len(ngram_counts))
 
 
 def _complete_row(
-    words: _Words,
-    order: np.ndarray,
-    row: int,
-    budget: int,
-    chosen: np.ndarray,
+    words: _Words, candidates: np.ndarray, budget: int, chosen: np.ndarray
 ) -> None:
     """Chooses other words of a row if those fill its budget better.
 
@@ -347,34 +342,23 @@ def _complete_row(
     Solves a subset-sum problem over the lengths of words; words already chosen
     come first, so that they are kept where possible.
     """
-    first, end = words.first[row], words.first[row + 1]
-    if chosen[first:end].all():
+    candidates = candidates[words.run_left.ravel()[candidates] > 0]
+    if chosen[candidates].all():
         return
-    candidates = first + order[: end - first]
     candidates = candidates[np.argsort(~chosen[candidates], kind="stable")]
+    sizes = np.diff(words.tokens_before)
     # For every sum that words can make, the last word of it.
     last_word = {0: -1}
     for word in candidates.tolist():
-        size = int(words.size[word])
+        size = int(sizes[word])
         for total in sorted(last_word, reverse=True):
             if total + size <= budget:
                 last_word.setdefault(total + size, word)
         if budget in last_word:
             break
-    chosen[first:end] = False
+    chosen[candidates] = False
     total = max(last_word)
     while total:
         word = last_word[total]
         chosen[word] = True
-        total -= int(words.size[word])
-
-
-def _tokens_of(
-    words: _Words, chosen: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns row and position of every token of the chosen words, in order."""
-    start, sizes = words.start[chosen], words.size[chosen]
-    row = np.repeat(words.row[chosen], sizes)
-    before = np.cumsum(sizes) - sizes
-    position = np.arange(len(row)) + np.repeat(start - before, sizes)
-    return row, position
+        total -= int(sizes[word])

@@ -141,7 +141,7 @@ def mask_batch(
     masked = np.zeros_like(maskable)
     masked[maskable] = chosen[words.at_token[:-1]]
 
-    row, position = masked.nonzero()
+    row, position = np.divmod(np.flatnonzero(masked), masked.shape[1])
     masked_ids = np.array(input_ids, np.int32)
     original_ids = masked_ids[masked]
     masked_ids[masked] = _shown_ids(original_ids, keys, row, position, ids)
@@ -204,7 +204,7 @@ def _find_words(
     begins_run = maskable & ~continues_run
     begins_word = begins_run | (maskable & word_starts)
 
-    row, start = begins_word.nonzero()
+    row, start = np.divmod(np.flatnonzero(begins_word), maskable.shape[1])
     in_row = np.bincount(row, minlength=len(maskable))
     width = int(in_row.max(initial=0)) + longest
     is_word = np.arange(width) < in_row[:, None]

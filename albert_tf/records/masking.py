@@ -6,9 +6,9 @@ its faults removed; each removal is marked "Differs from" below. What happens
 to a row depends on the row and its key alone: not on the other rows, not on
 padding.
 
-The work is done on the words of the whole batch in flat arrays; the one loop
-goes over the rank of a candidate within its row, every operation of it is on
-all rows at once.
+The words of the whole batch lie in a grid with a row for each sequence. The
+one loop goes over the rank of a candidate within its row; every operation of
+it is on all rows at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,18 +84,20 @@ class MaskedBatch(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """The words of a batch, one in a cell of a grid `[batch, width]`.
+    """The words of a batch, one in each cell of a grid `[batch, width]`.
 
-    Cells are numbered through the batch. The last ones of every row are empty,
-    as many as the longest n-gram has words or more.
+    Cells are numbered row after row. Behind the words of a row are empty cells,
+    at least as many as an n-gram may have words, so that what is done around a
+    word reaches no word of another row.
     """
 
-    cell: np.ndarray  # [words] where each word is
+    cell: np.ndarray  # [words] where a word is
     row: np.ndarray  # [words] its sequence
     start: np.ndarray  # [words] its first token
-    tokens_before: np.ndarray  # [cells + 1] tokens of all words before a cell
-    at_token: np.ndarray  # [tokens + 1] cell of each token in a word
-    run_left: np.ndarray  # [batch, width] words to the run's end; 0: empty
+    tokens_before: np.ndarray  # [cells + 1] tokens of the words before a cell
+    at_token: np.ndarray  # [tokens + 1] cell of a token that can be masked
+    run_left: np.ndarray  # [batch, width] words to the end of the run, this
+    # one included; 0: empty
 
 
 def mask_batch(
@@ -138,9 +140,9 @@ def mask_batch(
     budgets = np.maximum(1, np.rint(config.masked_lm_prob * lengths))
     budgets = np.minimum(num_slots, budgets).astype(np.int64)
     chosen, ngram_counts = _choose_words(words, keys, budgets, config)
+
     masked = np.zeros_like(maskable)
     masked[maskable] = chosen[words.at_token[:-1]]
-
     row, position = np.divmod(np.flatnonzero(masked), masked.shape[1])
     masked_ids = np.array(input_ids, np.int32)
     original_ids = masked_ids[masked]
@@ -192,6 +194,8 @@ def _find_words(
 ) -> _Words:
     """Returns the words: maximal, within one run of text of one segment.
 
+    `longest` is the most words of an n-gram.
+
     Differs from google-research/albert, where a piece behind [SEP] that does
     not start a word is glued to the last word of the segment before.
     """
@@ -229,9 +233,9 @@ def _find_words(
 def _choose_words(
     words: _Words, keys: np.ndarray, budgets: np.ndarray, config: MaskingConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the cells of the chosen words and counts of n-grams by length.
+    """Returns a mask of the chosen words and counts of n-grams by length.
 
-    They are bool `[cells]` and int64 `[max_ngram + 1]`.
+    The mask is bool `[cells]`, the counts are int64 `[max_ngram + 1]`.
     """
     order = _random_order(words, keys, config.max_ngram)
     ngrams = _draw_ngrams(keys, int(budgets.max(initial=1)), config)
@@ -241,7 +245,7 @@ def _choose_words(
     # what no n-gram filled is filled with single words.
     for lengths in (ngrams, np.ones_like(ngrams)):
         _fill_budgets(words, order, lengths, remaining, free, ngram_counts)
-    ngram_counts[0] = 0
+    ngram_counts[0] = 0  # where nothing fitted
     chosen = (free == 0) & (words.run_left.ravel() > 0)
     for row in np.flatnonzero(remaining).tolist():
         _complete_row(words, order[:, row], budgets[row], chosen)
@@ -293,8 +297,8 @@ def _fill_budgets(
 ) -> None:
     """Chooses the n-grams that fit; updates the last three arrays.
 
-    All rows look at a word each, those of the same rank, and choose an n-gram
-    that begins there, or one of no words.
+    Each row looks at its word of the same rank, and chooses an n-gram that
+    begins there, or one of no words.
 
     Differs from google-research/albert, where each position draws its own n
     and long n-grams, which fit less often, come out too rare: here a length
@@ -302,26 +306,27 @@ def _fill_budgets(
 
     Args:
         words: those of the batch.
-        order: `[width, batch]` cells by rank.
-        ngrams: `[batch, number]` lengths that are drawn one after another.
+        order: `[ranks, batch]` cells.
+        ngrams: `[batch, number]` lengths in the order in which they are drawn.
         remaining: `[batch]` tokens that are left of the budget.
-        free: `[cells]` words from a cell on to the next one that is chosen or
-            in another run.
+        free: `[cells]` words from this one on before the next that is chosen
+            or belongs to another run.
         ngram_counts: `[max_ngram + 1]` by length.
     """
     longest = int(ngrams.max(initial=1))
     run_left = words.run_left.ravel()
+    # What is free around the first word of an n-gram of n words, at most.
     around = np.arange(1 - longest, longest)[:, None]
-    # What an n-gram leaves free, at most, around its first word.
-    left_free = np.where(
+    still_free = np.where(
         around < np.arange(longest + 1), np.maximum(-around, 0), _ALL
     )
-    left_free[:, 0] = _ALL
+    still_free[:, 0] = _ALL
     drawn = np.arange(len(ngrams)) * ngrams.shape[1]
     for word in order:
         if not np.count_nonzero(remaining):
             return
         ngram = ngrams.take(drawn, mode="clip")
+        # As many of its words as the budget has room for.
         limit = words.tokens_before[word] + remaining
         length = words.at_token.take(limit, mode="clip") - word
         np.minimum(length, ngram, out=length)
@@ -329,7 +334,7 @@ def _fill_budgets(
         np.subtract(limit, words.tokens_before[word + length], out=remaining)
         drawn += np.sign(length)
         near = around + word
-        free[near] = np.minimum(free[near], left_free.take(length, axis=1))
+        free[near] = np.minimum(free[near], still_free.take(length, axis=1))
         ngram_counts += np.bincount(length, minlength=len(ngram_counts))
 
 
@@ -346,11 +351,13 @@ def _complete_row(
     if chosen[candidates].all():
         return
     candidates = candidates[np.argsort(~chosen[candidates], kind="stable")]
-    sizes = np.diff(words.tokens_before)
+    sizes = (
+        words.tokens_before[candidates + 1] - words.tokens_before[candidates]
+    )
+    size_of = dict(zip(candidates.tolist(), sizes.tolist(), strict=True))
     # For every sum that words can make, the last word of it.
     last_word = {0: -1}
-    for word in candidates.tolist():
-        size = int(sizes[word])
+    for word, size in size_of.items():
         for total in sorted(last_word, reverse=True):
             if total + size <= budget:
                 last_word.setdefault(total + size, word)
@@ -361,4 +368,4 @@ def _complete_row(
     while total:
         word = last_word[total]
         chosen[word] = True
-        total -= int(sizes[word])
+        total -= size_of[word]

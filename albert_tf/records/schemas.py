@@ -141,9 +141,9 @@ def parse_columns(
     names = [feature.stored_name for feature in RECORD_SPECS[kind]]
     dtypes = [tf.as_dtype(feature.dtype) for feature in RECORD_SPECS[kind]]
 
-    def parse(records: Sequence[bytes]) -> dict[str, Any]:
-        # What tf.io.parse_example calls: that takes 1.5 ms more for each batch.
-        parsed = tf.raw_ops.ParseExampleV2(
+    def parse(records: Sequence[bytes]) -> Any:
+        # What tf.io.parse_example calls, without 1.5 ms of Python.
+        return tf.raw_ops.ParseExampleV2(
             serialized=tf.constant(records, tf.string),
             names=[],
             sparse_keys=[],
@@ -155,15 +155,6 @@ def parse_columns(
             ragged_value_types=dtypes,
             ragged_split_types=[tf.int32] * len(names),
             dense_shapes=[],
-        )
-        return dict(
-            zip(
-                names,
-                zip(
-                    parsed.ragged_values, parsed.ragged_row_splits, strict=True
-                ),
-                strict=True,
-            )
         )
 
     # TensorFlow quotes the record in its message, whatever its bytes.
@@ -180,10 +171,9 @@ def parse_columns(
                     "tf.train.Example, or a feature of another type."
                 ) from None
         raise
-    return {
-        name: (values.numpy(), np.diff(splits.numpy()))
-        for name, (values, splits) in parsed.items()
-    }
+    values = [column.numpy() for column in parsed.ragged_values]
+    sizes = [np.diff(splits.numpy()) for splits in parsed.ragged_row_splits]
+    return dict(zip(names, zip(values, sizes, strict=True), strict=True))
 
 
 def _check_sizes(

@@ -213,8 +213,10 @@ def _find_words(
     width = int(in_row.max(initial=0)) + longest
     is_word = np.arange(width) < in_row[:, None]
     cell = np.flatnonzero(is_word)
-    at_token = cell[np.cumsum(begins_word[maskable]) - 1]
-    sizes = np.bincount(at_token, minlength=is_word.size)
+    # The cell past the grid stands for what follows the last token.
+    begins = np.append(begins_word[maskable], True)
+    at_token = np.concatenate([[0], cell, [is_word.size]])[np.cumsum(begins)]
+    sizes = np.bincount(at_token)
 
     starts_run = begins_run[begins_word]
     borders = np.append(np.flatnonzero(starts_run), len(row))
@@ -224,8 +226,8 @@ def _find_words(
         cell,
         row,
         start,
-        np.append(0, np.cumsum(sizes)),
-        np.append(at_token, is_word.size),
+        np.cumsum(sizes) - sizes,
+        at_token,
         run_left,
     )
 
@@ -270,8 +272,10 @@ def _random_order(words: _Words, keys: np.ndarray, longest: int) -> np.ndarray:
     ranks |= np.arange(width, dtype=np.uint64)
     ranks.sort(axis=1)
     most = width - longest
-    numbers = np.minimum(ranks.T[:most] & _NUMBER, np.uint64(most))
-    return numbers.astype(np.int64, "C") + np.arange(batch) * width
+    order = np.minimum(ranks.T[:most] & _NUMBER, np.uint64(most))
+    order = order.astype(np.int64, order="C")
+    order += np.arange(batch) * width
+    return order
 
 
 def _draw_ngrams(

@@ -23,6 +23,10 @@ from albert_tf.text.tokenizer_base import Tokenizer
 
 Batch = dict[str, np.ndarray]
 
+# Steps whose record numbers are computed together: the permutation takes as
+# long for one of them as for all.
+_WINDOW = 16
+
 # Sequences whose lengths decide the widths of parts.
 _SAMPLED_LENGTHS = 1024
 
@@ -139,6 +143,8 @@ class PretrainingBatches:
             else int(metadata["num_slots"])
         )
         self.num_steps = -(-self.num_examples // batch_size)
+        # Windows of the loop, which counts records, and of the thread ahead.
+        self._window = functools.lru_cache(maxsize=4)(self._window_positions)
         tokenizer = metadata["tokenizer"]
         self._masking_ids = MaskingIds(
             tokenizer["special_ids"],
@@ -200,13 +206,22 @@ class PretrainingBatches:
         The index counts through the whole of training, or one evaluation.
         """
         real = rows < self.batch_size
-        indices = step * self.batch_size + np.where(real, rows, 0)
+        within = np.where(real, rows, 0)
+        indices = step * self.batch_size + within
         if self.training:
-            numbers = training_positions(indices, self.num_examples, self.seed)
+            window, step_within = divmod(step, _WINDOW)
+            numbers = self._window(window)[step_within, within]
         else:
             real &= indices < self.num_examples
             numbers = np.where(real, indices, 0)
         return indices, numbers, real.astype(np.float32)
+
+    def _window_positions(self, window: int) -> np.ndarray:
+        """Returns the record numbers `[steps, batch]` of a window of steps."""
+        size = _WINDOW * self.batch_size
+        indices = np.arange(window * size, (window + 1) * size)
+        numbers = training_positions(indices, self.num_examples, self.seed)
+        return numbers.reshape(_WINDOW, self.batch_size)
 
     def _read(self, numbers: np.ndarray) -> Batch:
         return parse_batch(

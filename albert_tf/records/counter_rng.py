@@ -27,11 +27,11 @@ def _mix(values: np.ndarray) -> np.ndarray:
 
 def _as_uint64(values: ArrayLike) -> np.ndarray:
     # At least one dimension: NumPy warns of overflow on scalars only.
-    array = np.atleast_1d(np.asarray(values))
+    array = np.atleast_1d(values)
     if array.dtype.kind not in "iu":
         # NumPy reads Python integers on both sides of 2**63 as floats.
         raise TypeError(f"{array.dtype} holds no 64-bit integers.")
-    return array.astype(np.uint64)
+    return array.astype(np.uint64, copy=False)
 
 
 def key(*parts: int | str) -> np.uint64:
@@ -88,23 +88,25 @@ def shuffled_position(
     `size` is sent through again until it falls inside (cycle walking), which
     takes fewer than two passes on average. Nothing of length `size` is held.
     """
-    positions = _feistel(_as_uint64(index), size, key)
+    round_keys = fold_in(key, np.arange(_FEISTEL_ROUNDS))
+    positions = _feistel(_as_uint64(index), size, round_keys)
     outside = np.flatnonzero(positions >= size)
     while outside.size:
-        positions[outside] = _feistel(positions[outside], size, key)
+        positions[outside] = _feistel(positions[outside], size, round_keys)
         outside = outside[positions[outside] >= size]
     return positions.astype(np.int64)
 
 
-def _feistel(values: np.ndarray, size: int, key: ArrayLike) -> np.ndarray:
+def _feistel(
+    values: np.ndarray, size: int, round_keys: np.ndarray
+) -> np.ndarray:
     """Returns a permutation of range(2**bits) where 2**bits >= size."""
     bits = max(2, (size - 1).bit_length())
     low_bits = np.uint64(bits // 2)
     low_mask = (np.uint64(1) << low_bits) - np.uint64(1)
     high_mask = (np.uint64(1) << np.uint64(bits - bits // 2)) - np.uint64(1)
     high, low = values >> low_bits, values & low_mask
-    round_keys = fold_in(key, np.arange(_FEISTEL_ROUNDS))
-    for even, odd in round_keys.reshape(-1, 2):
+    for even, odd in round_keys.reshape(-1, 2, 1):
         high = high ^ (random_bits(even, low) & high_mask)
         low = low ^ (random_bits(odd, high) & low_mask)
     return (high << low_bits) | low

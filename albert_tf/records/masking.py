@@ -6,9 +6,9 @@ its faults removed; each removal is marked "Differs from" below. What happens
 to a row depends on the row and its key alone: not on the other rows, not on
 padding.
 
-The work is done on the words of the whole batch in flat arrays; the one loop
-goes over the rank of a candidate within its row, every operation of it is on
-all rows at once.
+The words of the whole batch lie in a grid with a row for each sequence. The
+one loop goes over the rank of a candidate within its row; every operation of
+it is on all rows at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +28,9 @@ _MASK_PROB = 0.8  # the rest is replaced by a random piece
 
 # The bits that hold a word's number within its row while words are sorted.
 _NUMBER = np.uint64(2**24 - 1)
+
+# More words than any row has.
+_ALL = 2**24
 
 
 class MaskingIds(NamedTuple):
@@ -81,13 +84,20 @@ class MaskedBatch(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """The words of a batch, row after row, in flat arrays."""
+    """The words of a batch, one in each cell of a grid `[batch, width]`.
 
-    row: np.ndarray  # [words] which sequence
-    start: np.ndarray  # [words] first token
-    end: np.ndarray  # [words] past the last token
-    words_left: np.ndarray  # [words] to the end of the run, this one included
-    first: np.ndarray  # [batch + 1] number of a row's first word
+    Cells are numbered row after row. Behind the words of a row are empty cells,
+    at least as many as an n-gram may have words, so that what is done around a
+    word reaches no word of another row.
+    """
+
+    cell: np.ndarray  # [words] where a word is
+    row: np.ndarray  # [words] its sequence
+    start: np.ndarray  # [words] its first token
+    tokens_before: np.ndarray  # [cells + 1] tokens of the words before a cell
+    at_token: np.ndarray  # [tokens + 1] cell of a token that can be masked
+    run_left: np.ndarray  # [batch, width] words to the end of the run, this
+    # one included; 0: empty
 
 
 def mask_batch(
@@ -123,59 +133,68 @@ def mask_batch(
     # teaches nothing.
     is_token = columns["input_mask"].astype(bool)
     maskable = is_token & ~np.isin(input_ids, ids.special)
-    words = _find_words(word_starts, columns["segment_ids"], maskable)
+    words = _find_words(
+        word_starts, columns["segment_ids"], maskable, config.max_ngram
+    )
     lengths = is_token.sum(axis=1)
     budgets = np.maximum(1, np.rint(config.masked_lm_prob * lengths))
     budgets = np.minimum(num_slots, budgets).astype(np.int64)
     chosen, ngram_counts = _choose_words(words, keys, budgets, config)
-    row, position = _tokens_of(words, chosen)
 
+    masked = np.zeros_like(maskable)
+    masked[maskable] = chosen[words.at_token[:-1]]
+    row, position = np.divmod(np.flatnonzero(masked), masked.shape[1])
+    masked_ids = np.array(input_ids, np.int32)
+    original_ids = masked_ids[masked]
+    masked_ids[masked] = _shown_ids(original_ids, keys, row, position, ids)
     per_row = np.bincount(row, minlength=len(input_ids))
-    slot = np.arange(len(row)) - (np.cumsum(per_row) - per_row)[row]
-    shape = (len(input_ids), num_slots)
-    result = MaskedBatch(
-        np.array(input_ids, np.int32),
-        np.zeros(shape, np.int32),
-        np.zeros(shape, np.int32),
-        np.zeros(shape, np.float32),
+    in_use = np.arange(num_slots) < per_row[:, None]
+    return MaskedBatch(
+        masked_ids,
+        _in_slots(in_use, position),
+        _in_slots(in_use, original_ids),
+        in_use.astype(np.float32),
         ngram_counts,
     )
-    original_ids = input_ids[row, position]
-    shown = _shown_ids(original_ids, keys[row], position, ids)
-    result.input_ids[row, position] = shown
-    result.masked_lm_positions[row, slot] = position
-    result.masked_lm_ids[row, slot] = original_ids
-    result.masked_lm_weights[row, slot] = 1.0
-    return result
+
+
+def _in_slots(in_use: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Returns int32 `[batch, slots]` with `values` in the slots in use."""
+    slots = np.zeros(in_use.shape, np.int32)
+    slots[in_use] = values
+    return slots
 
 
 def _shown_ids(
     original_ids: np.ndarray,
     keys: np.ndarray,
-    positions: np.ndarray,
+    row: np.ndarray,
+    position: np.ndarray,
     ids: MaskingIds,
 ) -> np.ndarray:
-    """Returns the input ids of chosen tokens; all arrays are `[n]`."""
-    action = counter_rng.uniform_at(
-        counter_rng.fold_in(keys, _ACTION), positions
-    )
-    draw = counter_rng.uniform_at(
-        counter_rng.fold_in(keys, _REPLACEMENT), positions
+    """Returns the input ids of chosen tokens; but for `keys` all are `[n]`."""
+    action, draw = (
+        counter_rng.uniform_at(counter_rng.fold_in(keys, stream)[row], position)
+        for stream in (_ACTION, _REPLACEMENT)
     )
     # Differs from google-research/albert, which draws replacements from the
     # whole vocabulary, [CLS], [SEP] and <pad> included.
     number = (draw * len(ids.replacements)).astype(np.int64)
-    return np.select(
-        [action < _MASK_PROB, action < _MASK_PROB + _KEEP_PROB],
-        [ids.mask, original_ids],
-        ids.replacements[number],
+    shown = np.where(
+        action < _MASK_PROB + _KEEP_PROB, original_ids, ids.replacements[number]
     )
+    return np.where(action < _MASK_PROB, ids.mask, shown)
 
 
 def _find_words(
-    word_starts: np.ndarray, segment_ids: np.ndarray, maskable: np.ndarray
+    word_starts: np.ndarray,
+    segment_ids: np.ndarray,
+    maskable: np.ndarray,
+    longest: int,
 ) -> _Words:
     """Returns the words: maximal, within one run of text of one segment.
+
+    `longest` is the most words of an n-gram.
 
     Differs from google-research/albert, where a piece behind [SEP] that does
     not start a word is glued to the last word of the segment before.
@@ -188,17 +207,29 @@ def _find_words(
     )
     begins_run = maskable & ~continues_run
     begins_word = begins_run | (maskable & word_starts)
-    ends_word = maskable.copy()
-    ends_word[:, :-1] &= begins_word[:, 1:] | ~continues_run[:, 1:]
 
-    begin = np.flatnonzero(begins_word)
-    row, start = np.divmod(begin, maskable.shape[1])
-    end = np.flatnonzero(ends_word) - (begin - start) + 1
-    starts_run = begins_run.ravel()[begin]
-    run_borders = np.append(np.flatnonzero(starts_run), len(row))
-    words_left = run_borders[np.cumsum(starts_run)] - np.arange(len(row))
-    first = np.searchsorted(row, np.arange(len(maskable) + 1))
-    return _Words(row, start, end, words_left, first)
+    row, start = np.divmod(np.flatnonzero(begins_word), maskable.shape[1])
+    in_row = np.bincount(row, minlength=len(maskable))
+    width = int(in_row.max(initial=0)) + longest
+    is_word = np.arange(width) < in_row[:, None]
+    cell = np.flatnonzero(is_word)
+    # The cell past the grid stands for what follows the last token.
+    begins = np.append(begins_word[maskable], True)
+    at_token = np.concatenate([[0], cell, [is_word.size]])[np.cumsum(begins)]
+    sizes = np.bincount(at_token)
+
+    starts_run = begins_run[begins_word]
+    borders = np.append(np.flatnonzero(starts_run), len(row))
+    run_left = np.zeros(is_word.shape, np.int64)
+    run_left[is_word] = borders[np.cumsum(starts_run)] - np.arange(len(row))
+    return _Words(
+        cell,
+        row,
+        start,
+        np.cumsum(sizes) - sizes,
+        at_token,
+        run_left,
+    )
 
 
 def _choose_words(
@@ -206,39 +237,45 @@ def _choose_words(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns a mask of the chosen words and counts of n-grams by length.
 
-    The mask is bool `[words]`, the counts are int64 `[max_ngram + 1]`.
+    The mask is bool `[cells]`, the counts are int64 `[max_ngram + 1]`.
     """
-    chosen = np.zeros(len(words.row), bool)
-    ngram_counts = np.zeros(config.max_ngram + 1, np.int64)
-    remaining = budgets.copy()
-    order = _random_order(words, keys)
+    order = _random_order(words, keys, config.max_ngram)
     ngrams = _draw_ngrams(keys, int(budgets.max(initial=1)), config)
+    free, remaining = words.run_left.flatten(), budgets.copy()
+    ngram_counts = np.zeros(config.max_ngram + 1, np.int64)
     # Differs from google-research/albert, which may end below its budget:
     # what no n-gram filled is filled with single words.
     for lengths in (ngrams, np.ones_like(ngrams)):
-        _fill_budgets(words, order, lengths, remaining, chosen, ngram_counts)
+        _fill_budgets(words, order, lengths, remaining, free, ngram_counts)
+    ngram_counts[0] = 0  # where nothing fitted
+    chosen = (free == 0) & (words.run_left.ravel() > 0)
     for row in np.flatnonzero(remaining).tolist():
-        _complete_row(words, order[row], row, budgets[row], chosen)
+        _complete_row(words, order[:, row], budgets[row], chosen)
     return chosen, ngram_counts
 
 
-def _random_order(words: _Words, keys: np.ndarray) -> np.ndarray:
-    """Returns `[batch, words of the longest row]`: a row's words, shuffled.
+def _random_order(words: _Words, keys: np.ndarray, longest: int) -> np.ndarray:
+    """Returns `[ranks, batch]`: the cells of a row's words, shuffled.
 
-    An entry is the word's number within its row. A row's unused end holds
-    entries without meaning.
+    There are as many ranks as the longest row has words. Other rows end with
+    an empty cell.
     """
-    number = np.arange(len(words.row)) - words.first[words.row]
-    width = int(number.max(initial=-1)) + 1
+    batch, width = words.run_left.shape
     bits = counter_rng.random_bits(
         counter_rng.fold_in(keys, _ORDER)[words.row], words.start
     )
-    # The lowest bits of the sorted values hold the word's number, which makes
-    # sorting cheap and its result unique.
-    ranks = np.full((len(keys), width), np.iinfo(np.uint64).max)
-    ranks[words.row, number] = (bits & ~_NUMBER) | number.astype(np.uint64)
+    ranks = np.full(batch * width, np.iinfo(np.uint64).max)
+    # The lowest bits of the sorted values hold the word's number in its row,
+    # which makes sorting cheap and its result unique.
+    ranks[words.cell] = bits & ~_NUMBER
+    ranks = ranks.reshape(batch, width)
+    ranks |= np.arange(width, dtype=np.uint64)
     ranks.sort(axis=1)
-    return (ranks & _NUMBER).astype(np.int64)
+    most = width - longest
+    order = np.minimum(ranks.T[:most] & _NUMBER, np.uint64(most))
+    order = order.astype(np.int64, order="C")
+    order += np.arange(batch) * width
+    return order
 
 
 def _draw_ngrams(
@@ -251,7 +288,7 @@ def _draw_ngrams(
     cumulative = np.cumsum(weights)
     draw = counter_rng.uniforms(counter_rng.fold_in(keys, _NGRAM), number)
     draw *= cumulative[-1]
-    return 1 + (draw[..., None] >= cumulative[:-1]).sum(axis=-1)
+    return 1 + np.searchsorted(cumulative[:-1], draw, "right")
 
 
 def _fill_budgets(
@@ -259,47 +296,54 @@ def _fill_budgets(
     order: np.ndarray,
     ngrams: np.ndarray,
     remaining: np.ndarray,
-    chosen: np.ndarray,
+    free: np.ndarray,
     ngram_counts: np.ndarray,
 ) -> None:
     """Chooses the n-grams that fit; updates the last three arrays.
 
+    Each row looks at its word of the same rank, and chooses an n-gram that
+    begins there, or one of no words.
+
     Differs from google-research/albert, where each position draws its own n
     and long n-grams, which fit less often, come out too rare: here a length
     that was drawn waits for the first position where it fits.
+
+    Args:
+        words: those of the batch.
+        order: `[ranks, batch]` cells.
+        ngrams: `[batch, number]` lengths in the order in which they are drawn.
+        remaining: `[batch]` tokens that are left of the budget.
+        free: `[cells]` words from this one on before the next that is chosen
+            or belongs to another run.
+        ngram_counts: `[max_ngram + 1]` by length.
     """
-    num_words = np.diff(words.first)
-    num_chosen = np.zeros(len(ngrams), np.int64)
     longest = int(ngrams.max(initial=1))
-    for rank in range(order.shape[1]):
-        rows = np.flatnonzero((remaining > 0) & (num_words > rank))
-        if not rows.size:
-            break
-        word = words.first[rows] + order[rows, rank]
-        ngram = ngrams[rows, num_chosen[rows]]
-        fits = ngram <= words.words_left[word]
-        rows, word, ngram = rows[fits], word[fits], ngram[fits]
-        size = words.end[word + ngram - 1] - words.start[word]
-        for _ in range(longest - 1):
-            ngram -= (size > remaining[rows]) & (ngram > 1)
-            size = words.end[word + ngram - 1] - words.start[word]
-        fits = size <= remaining[rows]
-        for step in range(longest):
-            fits &= ~chosen[word + np.minimum(step, ngram - 1)]
-        rows, word, ngram = rows[fits], word[fits], ngram[fits]
-        remaining[rows] -= size[fits]
-        num_chosen[rows] += 1
-        ngram_counts += np.bincount(ngram, minlength=len(ngram_counts))
-        for step in range(longest):
-            chosen[word + np.minimum(step, ngram - 1)] = True
+    run_left = words.run_left.ravel()
+    # What is free around the first word of an n-gram of n words, at most.
+    around = np.arange(1 - longest, longest)[:, None]
+    still_free = np.where(
+        around < np.arange(longest + 1), np.maximum(-around, 0), _ALL
+    )
+    still_free[:, 0] = _ALL
+    drawn = np.arange(len(ngrams)) * ngrams.shape[1]
+    for word in order:
+        if not np.count_nonzero(remaining):
+            return
+        ngram = ngrams.take(drawn, mode="clip")
+        # As many of its words as the budget has room for.
+        limit = words.tokens_before[word] + remaining
+        length = words.at_token.take(limit, mode="clip") - word
+        np.minimum(length, ngram, out=length)
+        length *= (ngram <= run_left[word]) & (length <= free[word])
+        np.subtract(limit, words.tokens_before[word + length], out=remaining)
+        drawn += np.sign(length)
+        near = around + word
+        free[near] = np.minimum(free[near], still_free.take(length, axis=1))
+        ngram_counts += np.bincount(length, minlength=len(ngram_counts))
 
 
 def _complete_row(
-    words: _Words,
-    order: np.ndarray,
-    row: int,
-    budget: int,
-    chosen: np.ndarray,
+    words: _Words, candidates: np.ndarray, budget: int, chosen: np.ndarray
 ) -> None:
     """Chooses other words of a row if those fill its budget better.
 
@@ -307,36 +351,25 @@ def _complete_row(
     Solves a subset-sum problem over the lengths of words; words already chosen
     come first, so that they are kept where possible.
     """
-    first, end = words.first[row], words.first[row + 1]
-    if chosen[first:end].all():
+    candidates = candidates[words.run_left.ravel()[candidates] > 0]
+    if chosen[candidates].all():
         return
-    candidates = first + order[: end - first]
     candidates = candidates[np.argsort(~chosen[candidates], kind="stable")]
-    sizes = words.end - words.start
+    sizes = (
+        words.tokens_before[candidates + 1] - words.tokens_before[candidates]
+    )
+    size_of = dict(zip(candidates.tolist(), sizes.tolist(), strict=True))
     # For every sum that words can make, the last word of it.
     last_word = {0: -1}
-    for word in candidates.tolist():
-        size = int(sizes[word])
+    for word, size in size_of.items():
         for total in sorted(last_word, reverse=True):
             if total + size <= budget:
                 last_word.setdefault(total + size, word)
         if budget in last_word:
             break
-    chosen[first:end] = False
+    chosen[candidates] = False
     total = max(last_word)
     while total:
         word = last_word[total]
         chosen[word] = True
-        total -= int(sizes[word])
-
-
-def _tokens_of(
-    words: _Words, chosen: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns row and position of every token of the chosen words, in order."""
-    start = words.start[chosen]
-    sizes = words.end[chosen] - start
-    row = np.repeat(words.row[chosen], sizes)
-    before = np.cumsum(sizes) - sizes
-    position = np.arange(len(row)) + np.repeat(start - before, sizes)
-    return row, position
+        total -= size_of[word]

@@ -138,13 +138,24 @@ def parse_columns(
     """
     import tensorflow as tf
 
-    ragged = {
-        feature.stored_name: tf.io.RaggedFeature(tf.as_dtype(feature.dtype))
-        for feature in RECORD_SPECS[kind]
-    }
+    names = [feature.stored_name for feature in RECORD_SPECS[kind]]
+    dtypes = [tf.as_dtype(feature.dtype) for feature in RECORD_SPECS[kind]]
 
-    def parse(records: Sequence[bytes]) -> dict[str, Any]:
-        return tf.io.parse_example(tf.constant(records, tf.string), ragged)
+    def parse(records: Sequence[bytes]) -> Any:
+        # What tf.io.parse_example calls, without 1.5 ms of Python.
+        return tf.raw_ops.ParseExampleV2(
+            serialized=tf.constant(records, tf.string),
+            names=[],
+            sparse_keys=[],
+            dense_keys=[],
+            ragged_keys=names,
+            dense_defaults=[],
+            num_sparse=0,
+            sparse_types=[],
+            ragged_value_types=dtypes,
+            ragged_split_types=[tf.int32] * len(names),
+            dense_shapes=[],
+        )
 
     # TensorFlow quotes the record in its message, whatever its bytes.
     errors = (tf.errors.InvalidArgumentError, UnicodeDecodeError)
@@ -160,10 +171,9 @@ def parse_columns(
                     "tf.train.Example, or a feature of another type."
                 ) from None
         raise
-    return {
-        name: (column.values.numpy(), column.row_lengths().numpy())
-        for name, column in parsed.items()
-    }
+    values = [column.numpy() for column in parsed.ragged_values]
+    sizes = [np.diff(splits.numpy()) for splits in parsed.ragged_row_splits]
+    return dict(zip(names, zip(values, sizes, strict=True), strict=True))
 
 
 def _check_sizes(

@@ -40,7 +40,7 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process):
     assert all(min(found.values()) > 0 for found in measured.values())
     assert {name: len(found) for name, found in measured.items()} == {
         "data_preparation": 3,
-        "reading": 4,
+        "reading": 12,
         "training": 6,
         "memory": 2,
         "featurisation": 4,

@@ -38,6 +38,23 @@ def batches(shards_dir, **changes):
     )
 
 
+def test_examples_do_not_depend_on_their_batch(shards_dir):
+    """Nor on the steps that are read before: batches of 12 as those of 4."""
+    together, apart = (batches(shards_dir, batch_size=n) for n in (12, 4))
+    size = together.num_examples
+    for step in (40, 5, 17):
+        whole = together.batch(step)
+        parts = [apart.batch(3 * step + number) for number in range(3)]
+        numbers = np.concatenate(
+            [apart.record_numbers(3 * step + number) for number in range(3)]
+        )
+        expected = training_positions(np.arange(12) + 12 * step, size, 5)
+        assert numbers.tolist() == expected.tolist()
+        for name in set(whole) - {"example_numbers"}:
+            joined = np.concatenate([part[name] for part in parts])
+            np.testing.assert_array_equal(joined, whole[name], err_msg=name)
+
+
 def test_masks_change_between_epochs(shards_dir):
     size = batches(shards_dir).num_examples
     train = batches(shards_dir, batch_size=size)

@@ -193,7 +193,7 @@ def _row(work: Workload, name: str) -> Row:
     require(
         not done.returncode,
         f"--chips={name}: the compiler ended with status {done.returncode}: "
-        f"{done.stderr[-2000:]}",
+        f"{' '.join(done.stderr[-500:].split())}",
     )
     found = json.loads(done.stdout.splitlines()[-1])
     row: Row = {
@@ -274,7 +274,9 @@ def _batch_of_size(sizes: Mapping[int, float], capacity: float) -> int:
     else:
         first, second = closest[:2]
         slope = (sizes[second] - sizes[first]) / (second - first)
-        guess = first + (capacity - sizes[first]) / slope
+        # A larger batch may be compiled otherwise, and take no more.
+        room = (capacity - sizes[first]) / slope if slope > 0 else 0
+        guess = first + room
     return int(guess) // BATCH_UNIT * BATCH_UNIT
 
 

@@ -209,14 +209,13 @@ def compile_for_tpu(program: Program, topology: str) -> dict[str, Any]:
         )
     except Exception as error:
         # JAX has one class for all that a compiler reports.
-        sizes = re.search(r"Used (\S+) of (\S+) hbm", str(error))
+        sizes = needed_and_available(str(error))
         if not sizes:
             raise
-        memory, capacity = map(_bytes, sizes.groups())
         return {
             "fits": False,
-            "memory_bytes": memory,
-            "capacity_bytes": capacity,
+            "memory_bytes": sizes[0],
+            "capacity_bytes": sizes[1],
         }
     return {
         "fits": True,
@@ -227,9 +226,18 @@ def compile_for_tpu(program: Program, topology: str) -> dict[str, Any]:
     }
 
 
-def _bytes(size: str) -> float:
-    """Returns the number of a size such as 17.90G."""
-    return float(size[:-1]) * 2.0 ** (10 * (1 + "KMGT".index(size[-1])))
+def needed_and_available(message: str) -> list[float]:
+    """Returns the bytes that a program needs, and those that a chip has.
+
+    They are the first sizes, such as 17.90G, in a compiler's message that its
+    memory is exhausted. Of another message there are none.
+    """
+    if "RESOURCE_EXHAUSTED" not in message:
+        return []
+    return [
+        float(number) * 2.0 ** (10 * (1 + "KMGT".index(unit)))
+        for number, unit in re.findall(r"\b([\d.]+)([KMGT])\b", message)[:2]
+    ]
 
 
 def main() -> None:

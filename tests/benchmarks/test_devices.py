@@ -7,7 +7,7 @@ import pytest
 from program_runner import run_program
 
 from benchmarks.devices import chips, report
-from benchmarks.devices.run_step import Program
+from benchmarks.devices.run_step import Program, needed_and_available
 from benchmarks.devices.step_program import CHECKED_STEPS, write_step_program
 from benchmarks.training_probe import make_probe
 from benchmarks.workload import random_batch
@@ -102,6 +102,27 @@ def test_a_sum_goes_around_the_ring_twice():
     assert chips.all_reduce_seconds(chips.CHIPS["v5e"], 200e9, 1) == 0
 
 
+@pytest.mark.parametrize(
+    ("message", "sizes"),
+    [
+        (
+            "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used "
+            "17.50G of 15.75G hbm. Exceeded hbm capacity by 1.75G.",
+            [17.5 * 2**30, 15.75 * 2**30],
+        ),
+        (
+            "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: the total memory "
+            "required for HLO temporaries (16.50G) exceeds available HBM "
+            "(512.00M).",
+            [16.5 * 2**30, 2**29],
+        ),
+        ("INVALID_ARGUMENT: 17.50G of 15.75G", []),
+    ],
+)
+def test_a_compilers_message_says_what_does_not_fit(message, sizes):
+    assert needed_and_available(message) == sizes
+
+
 @pytest.mark.parametrize("start", [8, 64, 1000])
 @pytest.mark.parametrize(("fixed", "largest"), [(1.0, 144), (15.99, 0)])
 def test_the_largest_batch_takes_few_programs(start, fixed, largest):
@@ -119,6 +140,18 @@ def test_the_largest_batch_takes_few_programs(start, fixed, largest):
 
     assert report.largest_batch(measure, start) == largest
     assert len(asked) <= 7
+
+
+def test_a_larger_batch_may_take_no_more_memory():
+    def measure(batch_size):
+        size = 12 if batch_size <= 88 else 17
+        return {
+            "fits": size <= 16,
+            "memory_bytes": size,
+            "capacity_bytes": 16,
+        }
+
+    assert report.largest_batch(measure, 64) == 88
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def _write_here(work: Workload, *arguments: Any) -> None:
 
 
 def _row(work: Workload, name: str) -> Row:
-    """Returns what a step takes on each of `--num_chips` chips."""
+    """Returns memory, work and least seconds of a step on one of the chips."""
     chip, number = CHIPS[name], int(FLAGS.num_chips)
     with tempfile.TemporaryDirectory(prefix="step-") as directory:
         _write(work, directory, number, False)

@@ -68,7 +68,7 @@ class Program:
         return self._arrays.get("scalars")
 
     def replaced(self) -> dict[int, int]:
-        """Returns which argument each result replaces, by their numbers."""
+        """Returns result number -> number of the argument that it replaces."""
         pairs = re.findall(
             r"parameter_number = (\d+) : i64\}, "
             r"output_index = array<i64: (\d+)>",
@@ -110,9 +110,7 @@ def compiled(program: Program, devices: Sequence[Any]) -> Any:
     )
     devices = xla_client.DeviceList(tuple(devices))
     # A topology without devices compiles only.
-    if client.runtime_type == "compile_only_runtime" or not hasattr(
-        client, "compile_and_load"
-    ):
+    if client.runtime_type == "compile_only_runtime":
         return client.compile(module, devices, options)
     return client.compile_and_load(module, devices, options)
 

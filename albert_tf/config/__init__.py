@@ -28,6 +28,7 @@ from albert_tf.config.model import (
 from albert_tf.config.presets import PRESETS, preset
 from albert_tf.config.serving import ServingConfig
 from albert_tf.config.training import (
+    ATTENTION_FORMS,
     REMAT,
     FinetuneConfig,
     OptimizerConfig,

@@ -7,6 +7,7 @@ from albert_tf.config.fields import Section, setting
 from albert_tf.config.model import ModelConfig
 
 REMAT = ("none", "selective", "full")
+ATTENTION_FORMS = ("auto", "plain", "cudnn", "pallas")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +150,14 @@ class TrainingConfig(Section):
         "save memory, with the same result: selective, attention (about "
         "half of the memory); full, the inside of every block.",
         choices=REMAT,
+        may_change=True,
+    )
+    attention: str = setting(
+        "auto",
+        "Attention in training: plain, TensorFlow's operations; cudnn (GPUs) "
+        "or pallas (TPUs), JAX's kernels, which keep no attention weights; "
+        "auto: plain.",
+        choices=ATTENTION_FORMS,
         may_change=True,
     )
     save_checkpoints_steps: int = setting(

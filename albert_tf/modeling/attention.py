@@ -1,14 +1,22 @@
 """Attention: from queries, keys, values and a mask to the context.
 
 `attend` holds the weights of all pairs of positions, `attend_in_blocks` those
-of a block of queries at a time.
+of a block of queries at a time, the kernels of device_kernels.py none.
 """
 
+import functools
 from collections.abc import Callable
 
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from albert_tf.config import ModelConfig, require
+from albert_tf.modeling.device_kernels import (
+    KERNELS,
+    attend_by,
+    kernel_of_device,
+    kernel_problem,
+)
 from albert_tf.modeling.kernels import by_blocks
 
 # Added to the logits of masked positions: exp of it is 0 in every precision,
@@ -18,14 +26,51 @@ MASKED_LOGIT = -10000.0
 LONGEST_BLOCK = 512
 
 
-def attention_for(num_queries: int | None, *, need_weights: bool) -> Callable:
-    """Returns `attend` or `attend_in_blocks`.
+def training_form(name: str, config: ModelConfig, dtype: str) -> str:
+    """Returns the form of attention in training, see `attention_for`.
 
-    By the number of queries; None: it is not known yet.
+    Args:
+        name: a row of KERNELS; "plain"; "auto", the kernel that is chosen for
+            the device where it can serve, else "plain".
+        config: the architecture.
+        dtype: in which the layers compute.
+
+    Raises:
+        UserError: when the kernel that is asked for cannot serve.
     """
-    if need_weights or num_queries is None or num_queries <= LONGEST_BLOCK:
+    kernel = kernel_of_device() if name == "auto" else name
+    if kernel not in KERNELS:
+        return "plain"
+    problem = kernel_problem(kernel, config, dtype)
+    require(name == "auto" or not problem, f"attention={name!r} {problem}.")
+    return "plain" if problem else kernel
+
+
+def attention_for(form: str, count: int | None) -> Callable:
+    """Returns the function that attends as `attend` does.
+
+    Args:
+        form: "weights", which are returned; "plain": of more than LONGEST_BLOCK
+            queries in blocks; a row of KERNELS.
+        count: of the queries; None: it is not known yet.
+    """
+    if form in KERNELS:
+        return functools.partial(_attend_by, form)
+    if form == "weights" or count is None or count <= LONGEST_BLOCK:
         return attend
     return attend_in_blocks
+
+
+def _attend_by(
+    form: str,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask_logits: Tensor,
+    *_: object,
+) -> tuple[Tensor, None]:
+    """Returns the context by a kernel, which drops no weights."""
+    return attend_by(form, query, key, value, mask_logits), None
 
 
 def mask_to_logits(input_mask: Tensor, dtype: str) -> Tensor:

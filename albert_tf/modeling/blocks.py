@@ -150,7 +150,7 @@ class SelfAttention(_BlockPart):
         positions: Tensor,
         dropout_keys: Tensor | None = None,
         training: bool = False,
-        need_weights: bool = True,
+        form: str = "weights",
     ) -> tuple[Tensor, Tensor | None]:
         """Returns the output `[batch * n, H]` and the weights, see `attend`.
 
@@ -162,7 +162,8 @@ class SelfAttention(_BlockPart):
             positions: of the queries, `[batch, n]` or `[1, n]`.
             dropout_keys: `[batch]` or None, see ExampleDropout.
             training: whether dropout is on.
-            need_weights: whether the weights are returned; else None may be.
+            form: of the attention, see `attention_for`. Where it is not
+                "weights" they may be None.
         """
         width = self.config.hidden_size
         flat = ops.reshape(hidden, (-1, width))
@@ -170,7 +171,7 @@ class SelfAttention(_BlockPart):
         if queries is not None:
             flat_queries = ops.reshape(queries, (-1, width))
         length, count = ops.shape(hidden)[1], ops.shape(positions)[1]
-        attend = attention_for(positions.shape[1], need_weights=need_weights)
+        attend = attention_for(form, positions.shape[1])
         context, weights = attend(
             self._split_heads(self.query(flat_queries), count),
             self._split_heads(self.key(flat), length),
@@ -264,7 +265,7 @@ class TransformerBlock(CompositeLayer):
         training: bool = False,
         read_positions: Tensor | None = None,
         apply_attention: Callable | None = None,
-        need_weights: bool = True,
+        form: str = "weights",
     ) -> tuple[Tensor, Tensor | None]:
         """Returns `[batch, seq, H]` and the attention weights, see `attend`.
 
@@ -276,7 +277,7 @@ class TransformerBlock(CompositeLayer):
             read_positions: `[batch, n]`, the positions to compute instead of
                 all.
             apply_attention: in place of the block's attention.
-            need_weights: whether the weights are returned; else None may be.
+            form: of the attention, see `attention_for`.
         """
         attention, feed_forward = self.attention, self.feed_forward
         if read_positions is None:
@@ -292,7 +293,7 @@ class TransformerBlock(CompositeLayer):
             positions=positions,
             dropout_keys=stream_keys(attention_keys, 0),
             training=training,
-            need_weights=need_weights,
+            form=form,
         )
         hidden = attention.add_and_normalize(
             output,

@@ -8,9 +8,9 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import REMAT, require, sharing_plan
+from albert_tf.config import ATTENTION_FORMS, REMAT, require, sharing_plan
 from albert_tf.modeling.accounting import has_projection
-from albert_tf.modeling.attention import mask_to_logits
+from albert_tf.modeling.attention import mask_to_logits, training_form
 from albert_tf.modeling.blocks import (
     FeedForward,
     SelfAttention,
@@ -54,6 +54,7 @@ class AlbertEncoder(ConfiguredLayer):
         config: Config,
         pooler: bool = True,
         remat: str = "none",
+        attention: str = "auto",
         name: str = "encoder",
         **kwargs: Any,
     ) -> None:
@@ -68,16 +69,24 @@ class AlbertEncoder(ConfiguredLayer):
                 queries, keys, values, attention weights and context, unless
                 quantized; "full", the whole inside of every block. (XLA orders
                 the work itself; on CPUs it then saves little.)
+            attention: its form in training: "auto"; "plain", in operations of
+                Keras; "cudnn" or "pallas", see KERNELS.
         """
-        require(
-            remat in REMAT,
-            f"remat={remat!r} is unknown; allowed: {', '.join(REMAT)}.",
-        )
+        for setting, value, allowed in (
+            ("remat", remat, REMAT),
+            ("attention", attention, ATTENTION_FORMS),
+        ):
+            require(
+                value in allowed,
+                f"{setting}={value!r} is unknown; allowed: "
+                f"{', '.join(allowed)}.",
+            )
         # It has no weights but those of its parts, which cast their own.
         # Shared weights stay float32 between blocks.
         super().__init__(config, name=name, autocast=False, **kwargs)
         config, policy = self.config, self.dtype_policy
         self.remat = remat
+        self.attention = attention
         self.plan = sharing_plan(config)
         self.embeddings = Embeddings(config, name="embeddings", dtype=policy)
         self.projection = None
@@ -154,7 +163,13 @@ class AlbertEncoder(ConfiguredLayer):
         hidden = self._embed(features, stream_keys(dropout_keys, 0), training)
         mask = mask_to_logits(features["input_mask"], self.compute_dtype)
         matrices = SharedMatrices(blocks, self.dtype_policy, training=training)
-        remat = self.remat if training and not output_attentions else "none"
+        remat = "none"
+        form = "weights" if output_attentions else "plain"
+        if training and not output_attentions:
+            remat = self.remat
+            form = training_form(
+                self.attention, self.config, self.compute_dtype
+            )
         hidden_states, attentions = [hidden], []
         for site, block in enumerate(blocks, start=1):
             with matrices.next_use(block):
@@ -166,7 +181,7 @@ class AlbertEncoder(ConfiguredLayer):
                     read_positions=read_positions
                     if site == len(blocks)
                     else None,
-                    need_weights=output_attentions,
+                    form=form,
                 )
             hidden_states.append(hidden)
             if output_attentions:
@@ -229,4 +244,5 @@ class AlbertEncoder(ConfiguredLayer):
             **super().get_config(),
             "pooler": self.pooler is not None,
             "remat": self.remat,
+            "attention": self.attention,
         }

@@ -208,8 +208,8 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
     """Returns `function` of tensors, with `gradient` in the backward pass.
 
     `function` returns its result, and then what its gradient needs. `gradient`
-    takes the result's gradient, these values and the tensors, and returns the
-    gradient of the first tensor; the others have none.
+    takes the result's gradient, the tensors and these values, and returns the
+    gradients of the first tensors; the others have none.
     """
     forward = compiled(function)
     if not ON_TENSORFLOW:
@@ -218,11 +218,13 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
     @_of_tensors
     @tf.custom_gradient
     def joined(*arguments: tf.Tensor) -> tuple:
-        result, *needed = forward(*arguments)
+        # Otherwise a tape would ask for the gradient of the function's own
+        # operations, which may have none.
+        result, *needed = forward(*map(tf.stop_gradient, arguments))
 
         def gradients(found: tf.Tensor) -> list:
-            first = compiled(gradient)(found, *needed, *arguments)
-            return [first] + [None] * (len(arguments) - 1)
+            first = compiled(gradient)(found, *arguments, *needed)
+            return [*first, *[None] * (len(arguments) - len(first))]
 
         return result, gradients
 

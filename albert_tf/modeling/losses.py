@@ -44,11 +44,11 @@ def _likelihood(
 
 def _likelihood_gradient(
     gradient: Tensor,
-    peak: Tensor,
-    log_sum: Tensor,
     logits: Tensor,
     labels: Tensor,
-) -> Tensor:
+    peak: Tensor,
+    log_sum: Tensor,
+) -> tuple[Tensor]:
     """Returns (softmax - one-hot label) * gradient, in a single pass."""
     classes = ops.shape(logits)[-1]
     known = ops.logical_and(labels >= 0, labels < classes)
@@ -56,7 +56,7 @@ def _likelihood_gradient(
     logits_above = ops.cast(logits, "float32") - peak[..., None]
     probs = ops.exp(logits_above - log_sum[..., None])
     chosen = ops.cast(ops.arange(classes) == labels[..., None], "float32")
-    return ops.cast((probs - chosen) * gradient[..., None], logits.dtype)
+    return (ops.cast((probs - chosen) * gradient[..., None], logits.dtype),)
 
 
 def _comparable(

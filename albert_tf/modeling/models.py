@@ -98,6 +98,7 @@ class AlbertModel(FittableModel):
         labels: Sequence[str] | None = None,
         pooler: bool = True,
         remat: str = "none",
+        attention: str = "auto",
         head_options: Mapping[str, int] | None = None,
         name: str | None = None,
         **kwargs: object,
@@ -110,6 +111,7 @@ class AlbertModel(FittableModel):
             labels: their names, by default LABEL_0, LABEL_1 and so on.
             pooler: whether the encoder has a pooled output.
             remat: activation checkpointing, see AlbertEncoder.
+            attention: its form in training, see AlbertEncoder.
             head_options: other arguments of the heads (`start_n_top`).
             name: of the model, with which the paths of its variables begin;
                 by default `albert`, then `albert_1` and so on, all with paths
@@ -127,9 +129,13 @@ class AlbertModel(FittableModel):
         self._class_names = self._checked_labels(num_labels, labels)
         options = self._checked_options(head_options or {})
         self._head_options = tuple(options.items())
-        self.remat = remat
+        self.remat, self.attention = remat, attention
         self.encoder = AlbertEncoder(
-            self.config, pooler=pooler, remat=remat, dtype=self.dtype_policy
+            self.config,
+            pooler=pooler,
+            remat=remat,
+            attention=attention,
+            dtype=self.dtype_policy,
         )
         for head_name, kind in self.head_classes().items():
             require(
@@ -424,6 +430,7 @@ class AlbertModel(FittableModel):
             "labels": self.labels,
             "pooler": self.encoder.pooler is not None,
             "remat": self.remat,
+            "attention": self.attention,
             "head_options": self.head_options,
             "changed_layers": changed_layers(self),
         }

@@ -15,10 +15,12 @@ from albert_tf.config import (
     PretrainConfig,
     RuntimeConfig,
     lookup,
+    require,
 )
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.modeling.accounting import training_flops
+from albert_tf.modeling.device_kernels import KERNELS
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.optim.optimizers import OPTIMIZERS
@@ -44,7 +46,16 @@ def strategy_for(
     """
     name = config.optimizer.optimizer
     lookup(OPTIMIZERS, name, "optimizer", extensible=True)
-    return make_strategy(runtime)
+    strategy = make_strategy(runtime)
+    attention = config.training.attention
+    if attention in KERNELS:
+        device = KERNELS[attention].device
+        require(
+            bool(tf.config.list_logical_devices(device)),
+            f"--attention={attention} is a kernel for a {device}, and "
+            "TensorFlow sees none here; set --attention=auto.",
+        )
+    return strategy
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -81,7 +92,7 @@ class Job(abc.ABC):
 
     @abc.abstractmethod
     def build_model(self, **options: Any) -> AlbertModel:
-        """Returns a new model; `options` are `remat` and `dtype`."""
+        """Returns a new model; `options` are `remat`, `attention`, `dtype`."""
 
     @abc.abstractmethod
     def description(self) -> dict:

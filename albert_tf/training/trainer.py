@@ -18,6 +18,7 @@ import tensorflow as tf
 from albert_tf.cluster.distribution import distribute_rows, local_rows
 from albert_tf.config import OptimizerConfig, TrainingConfig
 from albert_tf.inputs.input_pipeline import Batch
+from albert_tf.modeling.attention import training_form
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.optim.moving_average import MovingAverage
 from albert_tf.optim.optimizers import build_optimizer
@@ -58,7 +59,8 @@ class Trainer(Evaluator):
         optimizer: OptimizerConfig,
         training: TrainingConfig,
     ) -> None:
-        """Prepares the steps of a new model, `build_model(remat=, dtype=)`.
+        """Prepares the steps of a new model, `build_model(remat=, attention=,
+        dtype=)`.
 
         Raises:
             UserError: for an unknown optimizer, or an invalid pattern of
@@ -70,8 +72,12 @@ class Trainer(Evaluator):
         with strategy.scope():
             keras.utils.set_random_seed(training.seed)
             model = build_model(
-                remat=training.remat, dtype=DTYPE_POLICIES[training.precision]
+                remat=training.remat,
+                attention=training.attention,
+                dtype=DTYPE_POLICIES[training.precision],
             )
+            # Before the first step, which TensorFlow compiles.
+            training_form(training.attention, model.config, model.compute_dtype)
             super().__init__(model, training_loss, strategy=strategy)
             self._trained = trained_variables(model, optimizer.freeze)
             self.optimizer = build_optimizer(optimizer, model.compute_dtype)

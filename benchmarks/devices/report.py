@@ -96,7 +96,9 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "output", "device_report.json", "File for the results, as JSON."
     )
-    command_line.define_settings(TrainingConfig(), only=("precision", "remat"))
+    command_line.define_settings(
+        TrainingConfig(), only=("precision", "remat", "attention")
+    )
     command_line.define_settings(OptimizerConfig(), only=["optimizer"])
 
 
@@ -204,6 +206,7 @@ def _row(work: Workload, name: str) -> Row:
         "seq_length": work.seq_length,
         "precision": work.training.precision,
         "remat": work.training.remat,
+        "attention": work.training.attention,
         "capacity_bytes": chip.capacity,
         **found,
     }
@@ -223,7 +226,8 @@ def _line(row: Row) -> str:
     begin = (
         f"{row['chip']} x {row['num_chips']}: {row['preset']}, "
         f"{row['batch_size']} x {row['seq_length']} a chip, "
-        f"{row['precision']}, remat {row['remat']}: "
+        f"{row['precision']}, remat {row['remat']}, attention "
+        f"{row['attention']}: "
     )
     size = f"{row['memory_bytes'] / _GIB:.2f} GiB"
     if not row["fits"]:

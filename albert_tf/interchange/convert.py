@@ -25,6 +25,7 @@ from albert_tf.interchange.model_files import (
 )
 from albert_tf.io import files
 from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.heads.pooling import is_own_pooling
 from albert_tf.modeling.models import (
     AlbertForPretraining,
     AlbertModel,
@@ -181,11 +182,14 @@ def _class(source: StoredModel, head: str, target: Format) -> type[AlbertModel]:
     kind = lookup(
         models_by_head(), head or possible[0], "head", extensible=True
     )
+    config = source.config
     for name, head_class in kind.head_classes().items():
+        is_own = is_own_pooling(head_class.reads, config)
+        pooling = f" with pooling={config.pooling}" * is_own
         require(
-            target.supports(head_class),
-            f"{target.library} has no head {name}, so it cannot hold an "
-            f"{kind.__name__}; --head=none takes the encoder alone.",
+            target.supports(head_class, config),
+            f"{target.library} has no head {name}{pooling}, so it cannot hold "
+            f"an {kind.__name__}; --head=none takes the encoder alone.",
         )
     return kind
 
@@ -214,7 +218,7 @@ def _read(
         allow_missing
         or not target.always_pooler
         or has_pooler(source.weights)
-        or kind.reads_pooled_output(),
+        or kind.reads_pooled_output(source.config),
         f"{source.source} has no pooler, and every model of {target.library} "
         "has one; --allow_missing initialises it.",
     )

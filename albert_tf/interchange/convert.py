@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 
-from albert_tf.config import lookup, override, require
+from albert_tf.config import ModelConfig, lookup, override, require
 from albert_tf.interchange.formats import (
     FORMATS,
     REPLACEABLE,
@@ -86,9 +86,9 @@ def convert(
     tokenizer = tokenizer or source.tokenizer_path
     vocabulary = load_tokenizer(tokenizer)
     check_vocab_size(source.config, vocabulary, tokenizer)
-    kind = _class(source, head, target)
+    config = override(source.config, changes or {})
+    kind = _class(source, head, target, config)
     model, lines = _read(source, kind, target, head, labels, allow_missing)
-    config = override(model.config, changes or {})
     if config != model.config:
         old, kwargs = model, model.get_config() | {"config": config}
         model = kind.from_config(kwargs)
@@ -167,8 +167,13 @@ def _check_replaceable(to_path: str, to_format: str, overwrite: bool) -> None:
     )
 
 
-def _class(source: StoredModel, head: str, target: Format) -> type[AlbertModel]:
-    """Returns the model class of a head, by default that of the source."""
+def _class(
+    source: StoredModel, head: str, target: Format, config: ModelConfig
+) -> type[AlbertModel]:
+    """Returns the model class of a head, by default that of the source.
+
+    `config` is the architecture to write.
+    """
     possible = [
         name
         for name, kind in models_by_head().items()
@@ -182,7 +187,6 @@ def _class(source: StoredModel, head: str, target: Format) -> type[AlbertModel]:
     kind = lookup(
         models_by_head(), head or possible[0], "head", extensible=True
     )
-    config = source.config
     for name, head_class in kind.head_classes().items():
         is_own = is_own_pooling(head_class.reads, config)
         pooling = f" with pooling={config.pooling}" * is_own

@@ -188,6 +188,16 @@ def test_other_libraries_have_no_such_head(
     assert not target.exists()
 
 
+def test_a_pooling_that_a_conversion_sets_is_refused_too(saved, tmp_path):
+    with pytest.raises(UserError, match="no head regression with pooling=mea"):
+        convert(
+            saved("regression"),
+            str(tmp_path / "target"),
+            "huggingface",
+            changes={"pooling": "mean"},
+        )
+
+
 @pytest.mark.parametrize("to_format", ["huggingface", "google_tf1"])
 def test_what_a_format_does_not_store_is_reported(saved, tmp_path, to_format):
     lines = []

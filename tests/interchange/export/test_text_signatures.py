@@ -55,6 +55,22 @@ def test_choices_are_those_of_predict(serve, predictions):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("pooling", ["mean", "mean_max"])
+def test_every_pooling_is_that_of_predict(load, pooling):
+    """Micro-batches of other lengths have other padding."""
+    loaded = load("classification", pooling=pooling)
+    answer = ServingModule(loaded, micro_batch_tokens=16).functions["text"]
+    got = answer(tf.constant(TEXTS))
+    predictor = Predictor(loaded)
+    want = [found.probabilities for found in predictor.classify(TEXTS)]
+    probabilities = [list(row.values()) for row in want]
+    np.testing.assert_allclose(got["probabilities"], probabilities, **CLOSE)
+    common = Predictor(load("classification")).classify(TEXTS)
+    others = [list(found.probabilities.values()) for found in common]
+    assert np.abs(np.subtract(probabilities, others)).max() > 0.1
+
+
+@pytest.mark.slow
 def test_words_are_labelled_as_by_predict(serve, predictions):
     # The long text is several rows; some words are no tokens, some too many.
     texts = [text for text in TEXTS if text.split()]

@@ -18,12 +18,17 @@ MASKED_LOGIT = -10000.0
 LONGEST_BLOCK = 512
 
 
-def attention_for(num_queries: int | None, *, need_weights: bool) -> Callable:
+def attention_for(num_queries: object, *, need_weights: bool) -> Callable:
     """Returns `attend` or `attend_in_blocks`.
 
-    By the number of queries; None: it is not known yet.
+    By the number of queries, where it is known: it is None on TensorFlow, and
+    on JAX a symbol that cannot be compared, where it is not.
     """
-    if need_weights or num_queries is None or num_queries <= LONGEST_BLOCK:
+    if (
+        need_weights
+        or not isinstance(num_queries, int)
+        or num_queries <= LONGEST_BLOCK
+    ):
         return attend
     return attend_in_blocks
 

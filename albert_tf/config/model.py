@@ -12,7 +12,7 @@ _MAX_BLOCKS = 1024
 _MAX_WEIGHTS = 1 << 38
 MAX_TOKENS = 1 << 20
 # The rows of POOLINGS (modeling/heads/pooling.py).
-POOLING = ("first", "mean", "mean_max")
+POOLING = ("first", "mean", "mean_max", "pair_mean")
 
 
 # What another task may change of an architecture: no weight of the encoder
@@ -116,7 +116,8 @@ class ModelConfig(Section):
         "Vector of a text that heads for classes, a number and choices read: "
         "first, the pooled output, tanh of a dense layer on the state of "
         "[CLS], as other libraries have it; mean, the mean state of the "
-        "tokens; mean_max, that and the maximum of their states.",
+        "tokens; mean_max, that and the maximum of their states; pair_mean, "
+        "of a pair the means u and v of each text, |u - v| and u * v.",
         choices=POOLING,
     )
     max_position_embeddings: int = setting(

@@ -16,6 +16,7 @@ from albert_tf.interchange.model_directory import (
     find_initial_weights,
     load_model_directory,
 )
+from albert_tf.modeling.heads.pooling import POOLINGS
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForMultipleChoice,
@@ -25,7 +26,7 @@ from albert_tf.modeling.models import (
 )
 from albert_tf.modeling.weights.pretrained import initialize
 
-OWN = ["mean", "mean_max"]
+OWN = [name for name in POOLINGS if name != "first"]
 HEADS = ["classification", "regression", "multiple_choice"]
 WEIGHTS = "model.safetensors"
 

@@ -29,7 +29,7 @@ from albert_tf.modeling.models import (
 )
 
 LABELS, CHOICES = 3, 2
-OWN = ["mean", "mean_max"]
+OWN = [name for name in POOLINGS if name != "first"]
 POOLED_HEADS = [n for n, head in HEADS.items() if head.reads == TEXT_VECTOR]
 RATE = DROPOUT["classifier_dropout_prob"]
 INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -64,17 +64,27 @@ def vectors(oracle, features, pooling):
     encoded = oracle(features)
     if pooling == "first":
         return encoded["pooled_output"]
-    found = []
-    for states, mask in zip(
-        encoded["sequence_output"], features["input_mask"], strict=True
-    ):
-        tokens = [
-            state for state, real in zip(states, mask, strict=True) if real
-        ]
-        mean = sum(tokens) / len(tokens)
-        highest = [max(values) for values in zip(*tokens, strict=True)]
-        found.append([*mean, *(highest if pooling == "mean_max" else ())])
-    return np.array(found)
+    rows = (encoded["sequence_output"], *map(features.get, INPUTS[1:]))
+    return np.array(
+        [vector_of(pooling, *row) for row in zip(*rows, strict=True)]
+    )
+
+
+def vector_of(pooling, states, mask, segments):
+    texts = [
+        [state for state, n in zip(states, chosen, strict=True) if n]
+        for chosen in (mask, mask * (segments == 0), mask * (segments == 1))
+    ]
+    mean, first, second = (
+        sum(text) / len(text) if text else np.zeros(SMALL.hidden_size)
+        for text in texts
+    )
+    highest = [max(values) for values in zip(*texts[0], strict=True)]
+    return {
+        "mean": mean,
+        "mean_max": [*mean, *highest],
+        "pair_mean": [*first, *second, *abs(first - second), *first * second],
+    }[pooling]
 
 
 def scores_of(model, features, drop=no_dropout):

@@ -46,6 +46,21 @@ def _mean_and_maximum(states: Tensor, features: Mapping) -> Tensor:
     return ops.concatenate(parts, axis=-1)
 
 
+def _pair_means(states: Tensor, features: Mapping) -> Tensor:
+    """Returns the means u and v of both texts, |u - v| and u * v.
+
+    So sentence encoders compare texts (InferSent: Conneau et al. 2017). A
+    single text has no second mean, v = 0.
+    """
+    mask, segments = features["input_mask"], features["segment_ids"]
+    first, second = (
+        mean_of_tokens(states, ops.logical_and(mask, ops.equal(segments, n)))
+        for n in (0, 1)
+    )
+    parts = [first, second, ops.abs(first - second), first * second]
+    return ops.concatenate(parts, axis=-1)
+
+
 class Pooling(NamedTuple):
     """A row of POOLINGS.
 
@@ -71,6 +86,7 @@ POOLINGS: dict[str, Pooling] = {
         lambda states, features: mean_of_tokens(states, features["input_mask"]),
     ),
     "mean_max": Pooling("sequence_output", 2, _mean_and_maximum),
+    "pair_mean": Pooling("sequence_output", 4, _pair_means),
 }
 
 

@@ -58,7 +58,11 @@ def define_flags() -> None:
     )
     training_programs.define_flags()
     command_line.define_settings(FinetuneConfig(), leave_out=["null_threshold"])
-    command_line.define_settings(ModelConfig(), only=TASK_SETTINGS)
+    command_line.define_settings(
+        ModelConfig(),
+        only=TASK_SETTINGS,
+        default="that of the recipe, or else of --init_from",
+    )
     command_line.required("task", "data_dir", "init_from", "run_dir")
 
 

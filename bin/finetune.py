@@ -14,6 +14,7 @@ from typing import Any
 from absl import flags
 
 from albert_tf.config import (
+    TASK_SETTINGS,
     FinetuneConfig,
     ModelConfig,
     RuntimeConfig,
@@ -27,12 +28,6 @@ from bin import command_line, own_rows, tasks, training_programs
 
 FLAGS = flags.FLAGS
 
-# Settings of the architecture that fine-tuning may change.
-_MODEL_SETTINGS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "classifier_dropout_prob",
-)
 # A recipe's warm-up does not apply to another length of training.
 _LENGTHS = ("num_train_epochs", "num_train_steps", "warmup_proportion")
 
@@ -63,7 +58,11 @@ def define_flags() -> None:
     )
     training_programs.define_flags()
     command_line.define_settings(FinetuneConfig(), leave_out=["null_threshold"])
-    command_line.define_settings(ModelConfig(), only=_MODEL_SETTINGS)
+    command_line.define_settings(
+        ModelConfig(),
+        only=TASK_SETTINGS,
+        default="that of the recipe, or else of --init_from",
+    )
     command_line.required("task", "data_dir", "init_from", "run_dir")
 
 
@@ -156,7 +155,7 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
         known = _recipe(task, given)
         config = override(
             config,
-            {k: v for k, v in known.items() if k not in _MODEL_SETTINGS},
+            {k: v for k, v in known.items() if k not in TASK_SETTINGS},
         )
     # Settings that a flag replaces.
     if given.get("num_train_epochs"):
@@ -165,7 +164,7 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
         given["warmup_proportion"] = 0.0
     elif not given.keys().isdisjoint(_LENGTHS):
         given.setdefault("num_warmup_steps", 0)
-    model_changes = {k: known[k] for k in _MODEL_SETTINGS if k in known}
+    model_changes = {k: known[k] for k in TASK_SETTINGS if k in known}
     config, model_changes = override(config, given), model_changes | given_model
     if not FLAGS.config_json:
         sections = to_dict(config).values()

@@ -20,6 +20,7 @@ from albert_tf.config.fields import (
 )
 from albert_tf.config.model import (
     SHARING,
+    TASK_SETTINGS,
     ModelConfig,
     Sharing,
     shares_whole_groups,

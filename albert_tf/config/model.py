@@ -11,6 +11,18 @@ from albert_tf.config.fields import Section, require, setting
 _MAX_BLOCKS = 1024
 _MAX_WEIGHTS = 1 << 38
 MAX_TOKENS = 1 << 20
+# The rows of POOLINGS (modeling/heads/pooling.py).
+POOLING = ("first", "mean", "mean_max", "pair_mean")
+
+
+# What another task may change of an architecture: no weight of the encoder
+# depends on it.
+TASK_SETTINGS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "classifier_dropout_prob",
+    "pooling",
+)
 
 
 # Layers with equal keys share the weights of a block's part.
@@ -98,6 +110,15 @@ class ModelConfig(Section):
     )
     classifier_dropout_prob: float = setting(
         0.1, "Dropout before a fine-tuning head.", minimum=0.0, maximum=0.99
+    )
+    pooling: str = setting(
+        "first",
+        "Vector of a text that heads for classes, a number and choices read: "
+        "first, the pooled output, tanh of a dense layer on the state of "
+        "[CLS], as other libraries have it; mean, the mean state of the "
+        "tokens; mean_max, that and the maximum of their states; pair_mean, "
+        "of a pair the means u and v of each text, |u - v| and u * v.",
+        choices=POOLING,
     )
     max_position_embeddings: int = setting(
         512,

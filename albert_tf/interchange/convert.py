@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 
-from albert_tf.config import lookup, override, require
+from albert_tf.config import ModelConfig, lookup, override, require
 from albert_tf.interchange.formats import (
     FORMATS,
     REPLACEABLE,
@@ -25,6 +25,7 @@ from albert_tf.interchange.model_files import (
 )
 from albert_tf.io import files
 from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.heads.pooling import is_own_pooling
 from albert_tf.modeling.models import (
     AlbertForPretraining,
     AlbertModel,
@@ -85,9 +86,9 @@ def convert(
     tokenizer = tokenizer or source.tokenizer_path
     vocabulary = load_tokenizer(tokenizer)
     check_vocab_size(source.config, vocabulary, tokenizer)
-    kind = _class(source, head, target)
+    config = override(source.config, changes or {})
+    kind = _class(source, head, target, config)
     model, lines = _read(source, kind, target, head, labels, allow_missing)
-    config = override(model.config, changes or {})
     if config != model.config:
         old, kwargs = model, model.get_config() | {"config": config}
         model = kind.from_config(kwargs)
@@ -166,8 +167,13 @@ def _check_replaceable(to_path: str, to_format: str, overwrite: bool) -> None:
     )
 
 
-def _class(source: StoredModel, head: str, target: Format) -> type[AlbertModel]:
-    """Returns the model class of a head, by default that of the source."""
+def _class(
+    source: StoredModel, head: str, target: Format, config: ModelConfig
+) -> type[AlbertModel]:
+    """Returns the model class of a head, by default that of the source.
+
+    `config` is the architecture to write.
+    """
     possible = [
         name
         for name, kind in models_by_head().items()
@@ -182,10 +188,12 @@ def _class(source: StoredModel, head: str, target: Format) -> type[AlbertModel]:
         models_by_head(), head or possible[0], "head", extensible=True
     )
     for name, head_class in kind.head_classes().items():
+        is_own = is_own_pooling(head_class.reads, config)
+        pooling = f" with pooling={config.pooling}" * is_own
         require(
-            target.supports(head_class),
-            f"{target.library} has no head {name}, so it cannot hold an "
-            f"{kind.__name__}; --head=none takes the encoder alone.",
+            target.supports(head_class, config),
+            f"{target.library} has no head {name}{pooling}, so it cannot hold "
+            f"an {kind.__name__}; --head=none takes the encoder alone.",
         )
     return kind
 
@@ -214,7 +222,7 @@ def _read(
         allow_missing
         or not target.always_pooler
         or has_pooler(source.weights)
-        or kind.reads_pooled_output(),
+        or kind.reads_pooled_output(source.config),
         f"{source.source} has no pooler, and every model of {target.library} "
         "has one; --allow_missing initialises it.",
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from albert_tf.config import shares_whole_groups
+from albert_tf.config import ModelConfig, shares_whole_groups
 from albert_tf.interchange import google_tf1, keras_hub
 from albert_tf.interchange.model_directory import (
     LoadedModel,
@@ -43,7 +43,7 @@ class Format:
         files: the names of the files that it writes.
         last: the file without which a directory in a bucket is incomplete.
         not_stored: yields a line for each property that the format lacks.
-        supports: whether the format has a head.
+        supports: whether the format has a head of an architecture.
         always_pooler: whether all its models have a pooler; else a model has
             one if the source has.
         package: that writing needs, an optional one.
@@ -55,7 +55,9 @@ class Format:
     files: frozenset[str]
     last: str = pretrained.CONFIG_FILE
     not_stored: Callable[[LoadedModel], Iterator[str]] = lambda _: iter(())
-    supports: Callable[[type[Head]], bool] = lambda head: True
+    supports: Callable[[type[Head], ModelConfig], bool] = lambda head, config: (
+        True
+    )
     always_pooler: bool = False
     package: str = ""
     stores_task: bool = False
@@ -70,7 +72,9 @@ def _not_stored_by_transformers(loaded: LoadedModel) -> Iterator[str]:
             f"num_hidden_groups={config.num_hidden_groups}; it is read back "
             f"as sharing=all with num_hidden_groups={groups}."
         )
-    yield from google_tf1.length_not_stored(loaded.model, loaded.max_seq_length)
+    yield from google_tf1.settings_not_stored(
+        loaded.model, loaded.max_seq_length
+    )
 
 
 def _save_litert(loaded: LoadedModel, path: str, *, int8: bool = False) -> None:
@@ -154,7 +158,9 @@ FORMATS: dict[str, Format] = {
         write=functools.partial(write_model_directory, own_settings=False),
         files=FILES - {TASK_FILE},
         not_stored=_not_stored_by_transformers,
-        supports=lambda head: head.transformers_model != "AlbertModel",
+        supports=lambda head, config: (
+            head.class_in_transformers(config) != "AlbertModel"
+        ),
     ),
     "google_tf1": Format(
         library="google-research/albert",
@@ -174,7 +180,7 @@ FORMATS: dict[str, Format] = {
         write=keras_hub.save_preset,
         files=keras_hub.FILES,
         not_stored=keras_hub.not_stored,
-        supports=lambda head: False,
+        supports=lambda head, config: False,
         always_pooler=True,
         package="keras_hub",
     ),

@@ -130,7 +130,7 @@ def read_model(path: str) -> StoredModel:
     pretrained.check_size(config, weights, path)
     count = weights.shapes.get("output_weights", (2,))[0]
     description = ModelDescription(
-        kinds=_kinds(weights),
+        kinds=_kinds(weights, config),
         config=config,
         max_seq_length=config.max_position_embeddings,
         labels=[f"LABEL_{n}" for n in range(count)],
@@ -139,9 +139,9 @@ def read_model(path: str) -> StoredModel:
     return StoredModel("Google TF1 checkpoint", description, weights)
 
 
-def _kinds(weights: StoredWeights) -> tuple[str, ...]:
+def _kinds(weights: StoredWeights, config: ModelConfig) -> tuple[str, ...]:
     """Returns the names of the model classes that have these weights."""
-    held = heads_in(weights)
+    held = heads_in(weights, config)
     # The original gives heads of one output the variables of a classifier.
     if weights.shapes.get("output_weights", ())[:1] != (1,):
         held -= {"regression", "multiple_choice"}
@@ -243,9 +243,9 @@ def write_folder(
     write_checkpoint(os.path.join(directory, _CHECKPOINT), arrays)
 
 
-def supports(head: type[Head]) -> bool:
+def supports(head: type[Head], config: ModelConfig) -> bool:
     """Returns whether all weights of a head have a name in the original."""
-    names = [google for _, google, _ in head.weight_names]
+    names = [google for _, google, _ in head.names_in_files(config)]
     return bool(names) and None not in names
 
 
@@ -256,17 +256,23 @@ def not_stored(model: AlbertModel, max_seq_length: int) -> Iterator[str]:
         yield f"Not stored: the names of the classes, {labels}."
     for name, value in model.head_options.items():
         yield f"Not stored: {name}={value}."
-    yield from length_not_stored(model, max_seq_length)
+    yield from settings_not_stored(model, max_seq_length)
 
 
-def length_not_stored(model: AlbertModel, max_seq_length: int) -> Iterator[str]:
-    """Yields a line where `max_seq_length` is not the default."""
-    default = model.config.max_position_embeddings
-    if max_seq_length != default:
-        yield (
-            f"Not stored: max_seq_length={max_seq_length}; it is read back as "
-            f"{default}."
-        )
+def settings_not_stored(
+    model: AlbertModel, max_seq_length: int
+) -> Iterator[str]:
+    """Yields a line for each setting that neither library has."""
+    for name, value, default in (
+        ("pooling", model.config.pooling, ModelConfig().pooling),
+        (
+            "max_seq_length",
+            max_seq_length,
+            model.config.max_position_embeddings,
+        ),
+    ):
+        if value != default:
+            yield (f"Not stored: {name}={value}; it is read back as {default}.")
 
 
 def check_values(

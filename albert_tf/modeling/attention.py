@@ -46,19 +46,19 @@ def training_form(name: str, config: ModelConfig, dtype: str) -> str:
     return "plain" if problem else kernel
 
 
-def attention_for(form: str, count: int | None) -> Callable:
+def attention_for(form: str, count: object) -> Callable:
     """Returns the function that attends as `attend` does.
 
     Args:
         form: "weights", which are returned; "plain": of more than LONGEST_BLOCK
             queries in blocks; a row of KERNELS.
-        count: of the queries; None: it is not known yet.
+        count: of the queries; where it is not known yet, None (TensorFlow) or a
+            symbol that cannot be compared (JAX).
     """
     if form in KERNELS:
         return functools.partial(_attend_by, form)
-    if form == "weights" or count is None or count <= LONGEST_BLOCK:
-        return attend
-    return attend_in_blocks
+    is_long = isinstance(count, int) and count > LONGEST_BLOCK
+    return attend_in_blocks if is_long and form != "weights" else attend
 
 
 def _attend_by(

@@ -214,7 +214,7 @@ def attend_by(
         UserError: where the size of the batch is not known beforehand.
     """
     require(
-        None not in tuple(query.shape),
+        all(isinstance(size, int) for size in query.shape),
         f"attention={name!r} needs batches of one known size, and these are of "
         "any; set it to plain, or drop the rest of the last batch.",
     )

@@ -10,12 +10,18 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import require, to_dict
+from albert_tf.config import ModelConfig, require, to_dict
 from albert_tf.io import directories, files
 from albert_tf.modeling.dropout import stream_keys
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.fit import FittableModel
 from albert_tf.modeling.heads import HEADS, Head
+from albert_tf.modeling.heads.pooling import (
+    POOLED_OUTPUT,
+    TEXT_VECTOR,
+    encoder_output,
+    text_vector,
+)
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.modeling.kernels import ON_TENSORFLOW, states_at
 from albert_tf.modeling.layers import (
@@ -139,7 +145,8 @@ class AlbertModel(FittableModel):
         )
         for head_name, kind in self.head_classes().items():
             require(
-                pooler or kind.reads != "pooled_output",
+                pooler
+                or encoder_output(kind.reads, self.config) != POOLED_OUTPUT,
                 f"{type(self).__name__} needs a pooler: its head {head_name} "
                 "reads the pooled output.",
             )
@@ -231,10 +238,10 @@ class AlbertModel(FittableModel):
         return any(head.takes_labels() for head in cls.head_classes().values())
 
     @classmethod
-    def reads_pooled_output(cls) -> bool:
-        """Returns whether a head reads the encoder's pooled output."""
+    def reads_pooled_output(cls, config: ModelConfig) -> bool:
+        """Returns whether a head reads the pooled output of such an encoder."""
         return any(
-            head.reads == "pooled_output"
+            encoder_output(head.reads, config) == POOLED_OUTPUT
             for head in cls.head_classes().values()
         )
 
@@ -338,6 +345,7 @@ class AlbertModel(FittableModel):
         encoded = {
             **outputs,
             **_states_at_positions(outputs, positions),
+            **self._text_vectors(outputs, features),
             "word_embeddings": self.encoder.embeddings.word_embeddings,
         }
         head_outputs = [
@@ -362,6 +370,15 @@ class AlbertModel(FittableModel):
             if head.reads in head.features
         }
 
+    def _text_vectors(
+        self, outputs: Mapping[str, Tensor], features: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Returns the vector of each text or choice, if a head reads it."""
+        if all(head.reads != TEXT_VECTOR for head in self.heads.values()):
+            return {}
+        rows = {name: _as_rows(features[name]) for name in ENCODER_INPUTS}
+        return {TEXT_VECTOR: text_vector(self.config, outputs, rows)}
+
     def compute_output_spec(
         self, features: dict, *args: object, **kwargs: object
     ) -> dict:
@@ -376,7 +393,10 @@ class AlbertModel(FittableModel):
 
     def reads_positions_only(self) -> bool:
         """Returns whether no head reads the states of all positions."""
-        return all(h.reads != "sequence_output" for h in self.heads.values())
+        return all(
+            encoder_output(head.reads, self.config) != "sequence_output"
+            for head in self.heads.values()
+        )
 
     def export(
         self,
@@ -455,6 +475,7 @@ class AlbertModel(FittableModel):
         num_labels: int | None = None,
         labels: Sequence[str] | None = None,
         allow_missing: bool = False,
+        changes: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> "AlbertModel":
         """Returns the model in a directory, ours or saved by transformers.
@@ -468,15 +489,18 @@ class AlbertModel(FittableModel):
             labels: their names.
             allow_missing: whether weights that the directory lacks, such as
                 those of a new head, keep their initial values.
+            changes: settings of the architecture for another task: the rates
+                of dropout and `pooling`.
             **kwargs: as the constructor's: `remat`, `dtype`.
 
         Raises:
             UserError: naming each weight that is missing, unexpected,
-                misshapen or damaged.
+                misshapen or damaged; for other changes.
         """
+        stored = pretrained.read_model_files(directory)
         model, lines = pretrained.restore_model(
             cls,
-            pretrained.read_model_files(directory),
+            stored.for_task(changes) if changes else stored,
             num_labels=num_labels,
             labels=labels,
             allow_missing=allow_missing,

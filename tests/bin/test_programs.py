@@ -361,6 +361,7 @@ def recorded(tmp_path):
         ({"num_warmup_steps": 4}, {}),
         ({"num_warmup_steps": 0}, {"warmup_proportion": 0.0}),
         ({"hidden_dropout_prob": 0.2, "seed": 3}, {}),
+        ({"pooling": "mean_max"}, {}),
     ],
 )
 def test_flags_go_before_the_settings_of_a_run(recorded, given, changed):

@@ -62,9 +62,17 @@ def assert_same_outputs(run, function):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["pretraining", "multiple_choice", "span"])
-def test_litert_gives_the_same_outputs(converted, head):
-    function, target = converted(head, "litert")
+@pytest.mark.parametrize(
+    ("head", "pooling"),
+    [
+        ("pretraining", "first"),
+        ("multiple_choice", "first"),
+        ("multiple_choice", "mean_max"),
+        ("span", "first"),
+    ],
+)
+def test_litert_gives_the_same_outputs(converted, head, pooling):
+    function, target = converted(head, "litert", pooling=pooling)
     runner = Interpreter(os.path.join(target, "model.tflite"))
     runner = runner.get_signature_runner()
     assert_same_outputs(lambda inputs: runner(**inputs), function)
@@ -86,9 +94,16 @@ def test_litert_with_int8_is_near_and_smaller(converted):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["classification", "span"])
-def test_onnx_gives_the_same_outputs(converted, head):
-    function, target = converted(head, "onnx")
+@pytest.mark.parametrize(
+    ("head", "pooling"),
+    [
+        ("classification", "first"),
+        ("classification", "mean_max"),
+        ("span", "first"),
+    ],
+)
+def test_onnx_gives_the_same_outputs(converted, head, pooling):
+    function, target = converted(head, "onnx", pooling=pooling)
     session = onnxruntime.InferenceSession(os.path.join(target, "model.onnx"))
     names = [output.name for output in session.get_outputs()]
     assert_same_outputs(
@@ -99,7 +114,7 @@ def test_onnx_gives_the_same_outputs(converted, head):
 
 @pytest.mark.slow
 def test_keras_loads_the_model(converted, tmp_path):
-    _, target = converted("classification", "keras")
+    _, target = converted("classification", "keras", pooling="mean")
     names = ("input_ids", "input_mask", "segment_ids")
     values = [[[2, 11, 12, 3]], [[1, 1, 1, 1]], [[0, 0, 1, 1]]]
     inputs = dict(zip(names, map(np.array, values), strict=True))

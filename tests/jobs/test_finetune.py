@@ -14,6 +14,7 @@ from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs import finetune
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.finetune import run_finetuning
+from albert_tf.jobs.task_evaluation import evaluate_task
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 
@@ -102,6 +103,23 @@ def test_the_same_weights_under_another_path_are_the_same_run(
 ):
     run_dir, evaluation = finished
     assert run(data_dir, f"{pretrained}/", run_dir) == evaluation
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("freeze", ["", "encoder"])
+def test_a_pooling_is_trained_and_kept(data_dir, pretrained, tmp_path, freeze):
+    settings = {"model_changes": {"pooling": "mean_max"}, "freeze": freeze}
+    evaluation = run(data_dir, pretrained, tmp_path / "run", **settings)
+    assert evaluation["accuracy"] > (0.6 if freeze else 0.95)
+    assert recorded(tmp_path / "run")["model"]["pooling"] == "mean_max"
+    again = evaluate_task(
+        [str(tmp_path / "run")],
+        CLASSIFICATION,
+        str(data_dir),
+        split="dev",
+        batch_size=16,
+    )
+    assert again.metrics["accuracy"] == evaluation["accuracy"]
 
 
 @pytest.fixture

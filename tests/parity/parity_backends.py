@@ -31,8 +31,13 @@ SIZES = {
 }
 
 
-def new_model(kind, positions):
-    sizes = SIZES | {"max_position_embeddings": positions}
+# Models whose head reads the vector of a text, and the widest one.
+POOLED = ("AlbertForClassification", "AlbertForMultipleChoice")
+POOLING = {"pooling": "mean_max"}
+
+
+def new_model(kind, positions, **changes):
+    sizes = SIZES | {"max_position_embeddings": positions} | changes
     labels = 3 if models()[kind].takes_labels() else None
     return models()[kind](override(ModelConfig(), sizes), labels)
 
@@ -53,8 +58,8 @@ def functional(model, kind, names, length):
     return keras.Model(inputs, outputs), shapes, inferred
 
 
-def largest_difference(kind, positions):
-    model, largest = new_model(kind, positions), 0.0
+def largest_difference(kind, positions, **changes):
+    model, largest = new_model(kind, positions, **changes), 0.0
     for names in (ENCODER_INPUTS, ENCODER_INPUTS[:1]):
         for length in (None, 6):
             whole, shapes, inferred = functional(model, kind, names, length)
@@ -136,6 +141,8 @@ def main(directory):
     for positions in (8, 64, 512):
         for kind in models():
             print(kind, largest_difference(kind, positions))
+        for kind in POOLED:
+            print(kind, largest_difference(kind, positions, **POOLING))
     print("saved", loaded_again(os.path.join(directory, "model.keras")))
     check_exports(directory)
     print(keras.backend.backend())
@@ -161,7 +168,7 @@ def test_functional_models_of_any_length(tmp_path, record_difference, backend):
         if line.startswith(("Albert", "saved", "blocks", backend))
     ]
     assert lines.pop() == [backend]
-    assert len(lines) == 3 * len(models()) + 2
+    assert len(lines) == 3 * (len(models()) + len(POOLED)) + 2
     for kind, difference in lines:
         subject = f"{backend} backend, functional {kind}"
         record_difference(subject, "outputs", float(difference), BOUND)

@@ -35,7 +35,9 @@ SHAPES = {
     "attention": {"sharing": "attention", "hidden_act": "gelu_exact"},
     "ffn": {"sharing": "ffn", "hidden_act": "relu", "embedding_size": 12},
     "none": {"sharing": "none", "layer_norm_eps": 0.1},
+    "mean_max": {"pooling": "mean_max"},
 }
+POOLED = ("AlbertForClassification", "AlbertForMultipleChoice")
 
 
 def architecture(shape):
@@ -254,6 +256,7 @@ def test_jax_gives_the_same(tmp_path, record_difference, half):
     cases = [("AlbertForPretraining", shape) for shape in SHAPES]
     shapes = itertools.cycle(SHAPES)
     cases += zip(models(), shapes, strict=False)
+    cases += [(kind, "mean_max") for kind in POOLED]
     # Two tests, for two processes.
     cases = dict.fromkeys(cases[half::2])
     for kind, shape in cases:

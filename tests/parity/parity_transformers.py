@@ -16,6 +16,7 @@ import transformers
 from hypothesis import strategies as st
 
 from albert_tf.config import ModelConfig, override, setting_fields
+from albert_tf.config.model import POOLING
 from albert_tf.modeling.models import models
 from albert_tf.modeling.weights.names import named_weights
 
@@ -34,6 +35,14 @@ LEAST_SCALE = 1e-2
 BATCH = 3
 CHOICES = 2
 NUM_LABELS = 3
+POOLED_SIZES = {
+    "vocab_size": 31,
+    "embedding_size": 6,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +194,7 @@ def their_model(counterpart, config, activation, seed):
     values = {
         name: getattr(config, name)
         for name in setting_fields(config)
-        if name not in ("sharing", "always_project_embeddings")
+        if name not in ("sharing", "pooling", "always_project_embeddings")
     }
     values["hidden_act"] = activation
     if counterpart.ours in ("AlbertForClassification", "AlbertForRegression"):
@@ -463,3 +472,36 @@ def test_what_they_save_is_the_same_here(
             relative(weights[name].numpy(), value.numpy()),
             0,
         )
+
+
+# --- Poolings that they lack ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pooling", [name for name in POOLING if name != "first"]
+)
+@pytest.mark.parametrize("ours", ["Classification", "MultipleChoice"])
+def test_a_pooling_of_ours_is_not_taken_for_theirs(tmp_path, ours, pooling):
+    (counterpart,) = (c for c in COUNTERPARTS if c.ours == f"AlbertFor{ours}")
+    config = override(ModelConfig(), {**POOLED_SIZES, "pooling": pooling})
+    our_model(counterpart, config, 1).save_pretrained(str(tmp_path / "ours"))
+    assert type(transformers.AutoModel.from_pretrained(tmp_path / "ours")) is (
+        transformers.AlbertModel
+    )
+    theirs, report = getattr(transformers, counterpart.theirs).from_pretrained(
+        tmp_path / "ours", output_loading_info=True
+    )
+    names = [f"classifier.{name}" for name in ("bias", "weight")]
+    assert sorted(report["missing_keys"]) == names
+    assert sorted(report["unexpected_keys"]) == [
+        f"{pooling}_{name}" for name in names
+    ]
+    # What is trained there pools as there.
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = models()[counterpart.ours].from_pretrained(str(tmp_path / "theirs"))
+    assert again.config.pooling == "first"
+    (head,) = again.heads.values()
+    np.testing.assert_array_equal(
+        np.asarray(head.classifier.kernel).T,
+        theirs.classifier.weight.detach().numpy(),
+    )

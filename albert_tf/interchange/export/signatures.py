@@ -13,7 +13,7 @@ from albert_tf.interchange.export.exported_weights import (
 from albert_tf.interchange.export.length_groups import by_length
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import Head
-from albert_tf.modeling.heads.embedding import mean_of_tokens
+from albert_tf.modeling.heads.pooling import mean_of_tokens
 from albert_tf.text.in_graph import InGraphTokenizer
 
 Tensors = dict[str, tf.Tensor]

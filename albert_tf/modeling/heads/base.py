@@ -7,6 +7,12 @@ from typing import Any
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from albert_tf.config import ModelConfig
+from albert_tf.modeling.heads.pooling import (
+    POOLED_OUTPUT,
+    is_own_pooling,
+    read_width,
+)
 from albert_tf.modeling.layers import Config, ConfiguredLayer
 from albert_tf.modeling.losses import Pair, weighted_cross_entropy
 
@@ -54,8 +60,10 @@ class Head(ConfiguredLayer):
             Hugging Face's files) of each weight, or layer with kernel and
             bias (gamma and beta). Google's is None where that code has no
             such head.
-        reads: "pooled_output"; "sequence_output", the states of all
-            positions; or the feature with the positions that it reads.
+        reads: "pooled_output"; TEXT_VECTOR, that or another vector of the
+            text, by the architecture's `pooling`; "sequence_output", the
+            states of all positions; or the feature with the positions that it
+            reads.
         features: of the batch, beside the encoder's inputs.
         outputs: names of the outputs.
         labelled_outputs: those that are trained, with labels and losses.
@@ -75,7 +83,7 @@ class Head(ConfiguredLayer):
     problem_type: str | None = None
     is_pretrained: bool = False
     weight_names: tuple[tuple[str, str | None, str], ...] = ()
-    reads: str = "pooled_output"
+    reads: str = POOLED_OUTPUT
     features: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("logits",)
     labelled_outputs: tuple[LabelledOutput, ...] = ()
@@ -180,6 +188,29 @@ class Head(ConfiguredLayer):
         return head.count_params()
 
     @classmethod
+    def class_in_transformers(cls, config: ModelConfig) -> str:
+        """Returns the class that opens a model of an architecture there."""
+        if is_own_pooling(cls.reads, config):
+            return "AlbertModel"
+        return cls.transformers_model
+
+    @classmethod
+    def names_in_files(
+        cls, config: ModelConfig
+    ) -> tuple[tuple[str, str | None, str], ...]:
+        """Returns the `weight_names` of an architecture.
+
+        With a pooling that other libraries lack they are others: under the
+        common names transformers would take the weights and give other answers.
+        """
+        if not is_own_pooling(cls.reads, config):
+            return cls.weight_names
+        return tuple(
+            (attribute, None, f"{config.pooling}_{name}")
+            for attribute, _, name in cls.weight_names
+        )
+
+    @classmethod
     def takes_labels(cls) -> bool:
         """Returns whether the head has a number of classes to choose."""
         return "num_labels" in cls.options
@@ -216,7 +247,9 @@ class DenseHead(Head):
             self.config.classifier_dropout_prob * self.has_dropout
         )
         width = (num_labels or 0) if self.takes_labels() else self.width
-        self.classifier = self.make_dense("classifier", width)
+        self.classifier = self.make_dense(
+            "classifier", width, read_width(self.reads, self.config)
+        )
 
     def call(
         self,

@@ -8,6 +8,7 @@ from keras import ops
 
 from albert_tf.config import require
 from albert_tf.modeling.heads.base import DenseHead, LabelledOutput, Tensors
+from albert_tf.modeling.heads.pooling import TEXT_VECTOR
 from albert_tf.modeling.layers import serializable
 from albert_tf.modeling.losses import weighted_squared_error
 
@@ -23,6 +24,7 @@ class ClassificationHead(DenseHead):
     head_name = "classification"
     model_name = "AlbertForClassification"
     transformers_model = "AlbertForSequenceClassification"
+    reads = TEXT_VECTOR
     problem_type = "single_label_classification"
     labelled_outputs = (_CLASS,)
     options = ("num_labels",)
@@ -35,6 +37,7 @@ class RegressionHead(DenseHead):
     head_name = "regression"
     model_name = "AlbertForRegression"
     transformers_model = "AlbertForSequenceClassification"
+    reads = TEXT_VECTOR
     problem_type = "regression"
     outputs = ("predictions",)
     labelled_outputs = (
@@ -57,6 +60,7 @@ class MultipleChoiceHead(DenseHead):
     head_name = "multiple_choice"
     model_name = "AlbertForMultipleChoice"
     transformers_model = "AlbertForMultipleChoice"
+    reads = TEXT_VECTOR
     labelled_outputs = (
         LabelledOutput(
             "logits", "label_ids", num_classes=lambda head, shape: shape[1]

@@ -6,14 +6,8 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.modeling.heads.base import Head, Tensors
+from albert_tf.modeling.heads.pooling import mean_of_tokens
 from albert_tf.modeling.layers import serializable
-
-
-def mean_of_tokens(sequence_output: Tensor, input_mask: Tensor) -> Tensor:
-    """Returns the mean state of a text's tokens, float32 `[batch, H]`."""
-    mask = ops.expand_dims(ops.cast(input_mask, "float32"), -1)
-    total = ops.sum(ops.cast(sequence_output, "float32") * mask, axis=1)
-    return total / ops.maximum(ops.sum(mask, axis=1), 1.0)
 
 
 @serializable

@@ -17,6 +17,7 @@ from albert_tf.config import (
     require,
     setting_fields,
     shown,
+    to_dict,
 )
 from albert_tf.modeling.heads import HEADS, Head
 from albert_tf.modeling.weights.names import check_groups, file_groups
@@ -31,6 +32,10 @@ _ARCHITECTURE = (
     "num_attention_heads",
     "intermediate_size",
 )
+# What transformers has no name for.
+_NOT_THEIRS = ("sharing", "pooling", "always_project_embeddings")
+# The pooling of transformers, which a file does not name.
+_POOLING = "first"
 # The most labels without names.
 _MAX_LABELS = 1 << 16
 # Our activations by Hugging Face's names, whose "gelu" is the exact form;
@@ -51,12 +56,15 @@ def _model_heads() -> dict[str, type[Head]]:
     return {h.model_name: h for h in HEADS.values() if h.model_name}
 
 
-def _transformers_models() -> dict[str, str]:
+def _transformers_models(config: ModelConfig) -> dict[str, str]:
     """Returns the class in transformers for each model class here."""
     return {
         "AlbertModel": "AlbertModel",
         "AlbertForPretraining": "AlbertForPreTraining",
-        **{n: head.transformers_model for n, head in _model_heads().items()},
+        **{
+            name: head.class_in_transformers(config)
+            for name, head in _model_heads().items()
+        },
     }
 
 
@@ -107,12 +115,14 @@ def to_json(
     config, kind = model.config, type(model).__name__
     head = _model_heads().get(kind)
     values = {
-        "architectures": [lookup(_transformers_models(), kind, "model class")],
+        "architectures": [
+            lookup(_transformers_models(config), kind, "model class")
+        ],
         "model_type": "albert",
         **{
             name: getattr(config, name)
             for name in setting_fields(config)
-            if name not in ("sharing", "always_project_embeddings")
+            if name not in _NOT_THEIRS
         },
         **special_ids,
         "tie_word_embeddings": True,
@@ -126,6 +136,8 @@ def to_json(
             "max_seq_length": max_seq_length,
             "head_options": dict(model.head_options),
         }
+        if config.pooling != _POOLING:
+            values["albert_tf"]["pooling"] = config.pooling
     theirs = {ours: name for name, ours in _ACTIVATIONS.items()}
     values["hidden_act"] = theirs[config.hidden_act]
     values["num_hidden_groups"] = file_groups(config)
@@ -149,8 +161,10 @@ def from_json(values: dict, path: str) -> ModelDescription:
         isinstance(own, dict),
         f"{path}: albert_tf={shown(own)} is not an object.",
     )
-    config = _config_from_json(values, own, path)
-    kind = _kind_of(values, own, path)
+    config = _with_pooling(
+        _config_from_json(values, own, path), values, own, path
+    )
+    kind = _kind_of(values, own, config, path)
     options = own.get("head_options", {})
     require(
         isinstance(options, dict),
@@ -163,7 +177,8 @@ def from_json(values: dict, path: str) -> ModelDescription:
         f"{path}: max_seq_length={shown(length)} must be a whole number from "
         "3.",
     )
-    ours = own.get("model") == kind
+    pooling = own.get("pooling", _POOLING)
+    ours = own.get("model") == kind and pooling == config.pooling
     return ModelDescription(
         kinds=(kind,),
         config=config,
@@ -195,15 +210,41 @@ def _is_count(value: object, maximum: int) -> bool:
     return type(value) is int and 1 <= value <= maximum
 
 
-def _kind_of(values: dict, own: dict, path: str) -> str:
-    """Returns the name of the model class of a `config.json`."""
-    classes = _transformers_models()
+def _with_pooling(
+    config: ModelConfig, values: dict, own: dict, path: str
+) -> ModelConfig:
+    """Returns the architecture with the section's pooling.
+
+    It counts while it explains the class that the file has in transformers,
+    which pools in one way alone.
+    """
+    if "pooling" not in own:
+        return config
+    pooling = {"pooling": own["pooling"]}
+    pooled = from_dict(ModelConfig, to_dict(config) | pooling, path)
+    classes = _transformers_models(pooled)
+    explained = classes.get(str(own.get("model")))
+    return pooled if _class_there(values) in (None, explained) else config
+
+
+def _class_there(values: dict) -> object:
+    """Returns the class of a `config.json` in transformers, or None."""
     names = values.get("architectures")
-    theirs = names[0] if isinstance(names, list) and names else None
+    return names[0] if isinstance(names, list) and names else None
+
+
+def _kind_of(values: dict, own: dict, config: ModelConfig, path: str) -> str:
+    """Returns the name of the model class of a `config.json`."""
+    classes = _transformers_models(config)
+    names = values.get("architectures")
+    theirs = _class_there(values)
     if "model" in own:
         ours = lookup(
             classes, str(own["model"]), f"{path}: model", extensible=True
         )
+        if config.pooling != _POOLING:
+            # It is that of the section's model.
+            return str(own["model"])
         theirs = theirs or ours
     known = [kind for kind, name in classes.items() if name == theirs]
     require(
@@ -238,7 +279,7 @@ def _config_from_json(values: dict, own: dict, path: str) -> ModelConfig:
         "'albert' can be read. (A run has a model when it has ended.)",
     )
     require_architecture(values, path)
-    known = setting_fields(ModelConfig)
+    known = [name for name in setting_fields(ModelConfig) if name != "pooling"]
     changes = {name: values[name] for name in known if name in values}
     act = str(changes.get("hidden_act", "gelu_new"))
     changes["hidden_act"] = lookup(_ACTIVATIONS, act, f"{path}: hidden_act")

@@ -17,7 +17,7 @@ MERGES = {"equal": "equal", "mean": "the mean of", "first": "the first of"}
 
 _POSITIONS = "encoder/embeddings/position_embeddings"
 # Settings that change the outputs of equal weights.
-_BESIDE_WEIGHTS = ("hidden_act", "layer_norm_eps")
+_BESIDE_WEIGHTS = ("hidden_act", "layer_norm_eps", "pooling")
 
 # An attention or feed-forward layer of the target, and for each of its
 # applications, in order, the layer of the source that it replaces.

@@ -289,7 +289,7 @@ def named_weights(
     add(model.encoder, _ENCODER, "", "")
     add(model.encoder, _POOLER, POOLER, "")
     for name, head in model.heads.items():
-        add(head, head.weight_names, name, "")
+        add(head, head.names_in_files(model.config), name, "")
     for group, inner, block in file_blocks(model, form):
         prefix = _BLOCK_PREFIX[form].format(group=group, inner=inner)
         add(block, BLOCK, "", prefix)

@@ -8,12 +8,12 @@ model can start from.
 import dataclasses
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
 
-from albert_tf.config import ModelConfig, require
+from albert_tf.config import TASK_SETTINGS, ModelConfig, override, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.accounting import parameter_count
@@ -75,9 +75,22 @@ class StoredModel:
         """A digest of the weights, whatever their path."""
         return self.weights.fingerprint
 
+    def for_task(self, changes: Mapping[str, Any]) -> "StoredModel":
+        """Returns the model with other settings among TASK_SETTINGS."""
+        for name in changes:
+            require(
+                name in TASK_SETTINGS,
+                f"{name} is not among the settings that a task may change: "
+                f"{', '.join(TASK_SETTINGS)}.",
+            )
+        description = dataclasses.replace(
+            self.description, config=override(self.config, changes)
+        )
+        return dataclasses.replace(self, description=description)
+
     def missing_heads(self, kind: type[keras.Model]) -> tuple[str, ...]:
         """Returns the heads of a model class whose weights are not stored."""
-        held = heads_in(self.weights, self.description.heads)
+        held = heads_in(self.weights, self.config, self.description.heads)
         return tuple(
             name
             for name, head in kind.head_classes().items()
@@ -122,9 +135,9 @@ def _as_stored(
         name
         for name, head in HEADS.items()
         if (head.model_name,) == description.kinds
-        and head.transformers_model == "AlbertModel"
+        and head.class_in_transformers(config) == "AlbertModel"
         and head.weight_names
-        and name not in heads_in(stored)
+        and name not in heads_in(stored, config)
     ]
     if not dropped:
         return description
@@ -175,7 +188,8 @@ def restore_model(
         num_labels, labels = None, own
     defaults = {
         # Where the file lacks it, it is missing like any other weight.
-        "pooler": has_pooler(stored.weights) or kind.reads_pooled_output(),
+        "pooler": has_pooler(stored.weights)
+        or kind.reads_pooled_output(stored.config),
         "head_options": description.head_options if is_same else {},
     }
     model = kind(
@@ -208,7 +222,7 @@ def initialize(model: keras.Model, stored: StoredModel) -> str:
     is not stored: that is new, and so is always the head of a task. A
     pretraining head that both sides have is loaded.
     """
-    held = heads_in(stored.weights)
+    held = heads_in(stored.weights, stored.config)
     new_heads = [
         name
         for name, head in model.heads.items()

@@ -68,16 +68,22 @@ def to_float32(values: np.ndarray) -> np.ndarray:
         return values.astype("<f4", copy=False)
 
 
-def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
+def heads_in(
+    stored: StoredWeights, config: ModelConfig, declared: Iterable[str] = ()
+) -> set[str]:
     """Returns the heads declared beside a file, and others it has weights of.
 
-    Heads may share names, as classification and regression do: then only those
-    that are declared count.
+    `config` is its architecture. Heads may share names, as classification and
+    regression do: then only those that are declared count.
     """
     column = 1 + COLUMN[stored.form]
     # The beginnings of the names of each head's weights.
     stems = {
-        name: {str(row[column]) for row in head.weight_names if row[column]}
+        name: {
+            str(row[column])
+            for row in head.names_in_files(config)
+            if row[column]
+        }
         for name, head in HEADS.items()
     }
 

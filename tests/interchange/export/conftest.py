@@ -18,8 +18,8 @@ def load(tiny_tokenizer):
     """A function that returns a model of random weights with a head."""
 
     @functools.cache
-    def load(head):
-        model = random_model(head, max_position_embeddings=24)
+    def load(head, **settings):
+        model = random_model(head, max_position_embeddings=24, **settings)
         task = TaskRecord("mood", FEATURES)
         return LoadedModel(model, tiny_tokenizer, 24, task)
 

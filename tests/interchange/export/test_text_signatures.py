@@ -10,6 +10,7 @@ from export_samples import CLOSE, TEXTS, decoded
 from albert_tf.config import UserError
 from albert_tf.interchange.export.serving_module import ServingModule
 from albert_tf.jobs.predict import Predictor
+from albert_tf.modeling.heads.pooling import POOLINGS
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
@@ -52,6 +53,22 @@ def test_choices_are_those_of_predict(serve, predictions):
     letters = ["ABC"[number] for number in got["choice"]]
     assert letters == [row["prediction"] for row in want]
     assert len(set(letters)) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_every_pooling_is_that_of_predict(load, pooling):
+    """Micro-batches of other lengths have other padding."""
+    loaded = load("classification", pooling=pooling)
+    module = ServingModule(loaded, micro_batch_tokens=16)
+    columns = map(tf.constant, zip(*PAIRS, strict=True))
+    got = module.functions["text_pair"](*columns)["probabilities"].numpy()
+    want = [
+        [*found.probabilities.values()]
+        for found in Predictor(loaded).classify(PAIRS)
+    ]
+    np.testing.assert_allclose(got, want, **CLOSE)
+    assert len(np.unique(np.round(got, 5), axis=0)) >= 5
 
 
 @pytest.mark.slow

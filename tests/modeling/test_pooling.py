@@ -1,0 +1,257 @@
+"""Poolings: what the heads of texts read, against NumPy."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_albert import (
+    DROPOUT,
+    SMALL,
+    NumpyAlbert,
+    assert_equal,
+    no_dropout,
+    numpy_dropout,
+    numpy_keys,
+    random_features,
+    randomise,
+)
+
+from albert_tf.config import ModelConfig, UserError, override, setting_fields
+from albert_tf.modeling.dropout import example_keys
+from albert_tf.modeling.heads import HEADS, DenseHead
+from albert_tf.modeling.heads.pooling import POOLINGS, TEXT_VECTOR
+from albert_tf.modeling.models import (
+    AlbertForClassification,
+    AlbertForPretraining,
+    AlbertForRegression,
+    AlbertModel,
+    model_class,
+)
+
+LABELS, CHOICES = 3, 2
+OWN = [name for name in POOLINGS if name != "first"]
+POOLED_HEADS = [n for n, head in HEADS.items() if head.reads == TEXT_VECTOR]
+RATE = DROPOUT["classifier_dropout_prob"]
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+def build(head, pooling, policy="float32", **changes):
+    config = override(SMALL, {"pooling": pooling, **changes})
+    kind = model_class(head)
+    labels = LABELS if kind.takes_labels() else None
+    model = kind(config, labels, dtype=keras.DTypePolicy(policy))
+    return randomise(model)
+
+
+def batch_of(head, length=7):
+    features = random_features(SMALL, length=length)
+    del features["masked_lm_positions"]
+    if head == "multiple_choice":
+        # The choices of a text are of different lengths.
+        other = random_features(SMALL, length=length, seed=2)
+        features = {
+            n: np.stack([features[n], other[n][::-1]], 1) for n in INPUTS
+        }
+    return features
+
+
+def rows_of(features):
+    return {n: v.reshape(-1, v.shape[-1]) for n, v in features.items()}
+
+
+def vectors(oracle, features, pooling):
+    """Returns the vector of each row, one token after the other."""
+    encoded = oracle(features)
+    if pooling == "first":
+        return encoded["pooled_output"]
+    rows = (encoded["sequence_output"], *map(features.get, INPUTS[1:]))
+    return np.array(
+        [vector_of(pooling, *row) for row in zip(*rows, strict=True)]
+    )
+
+
+def vector_of(pooling, states, mask, segments):
+    texts = [
+        [state for state, n in zip(states, chosen, strict=True) if n]
+        for chosen in (mask, mask * (segments == 0), mask * (segments == 1))
+    ]
+    mean, first, second = (
+        sum(text) / len(text) if text else np.zeros(SMALL.hidden_size)
+        for text in texts
+    )
+    highest = [max(values) for values in zip(*texts[0], strict=True)]
+    return {
+        "mean": mean,
+        "mean_max": [*mean, *highest],
+        "pair_mean": [*first, *second, *abs(first - second), *first * second],
+    }[pooling]
+
+
+def scores_of(model, features, drop=no_dropout):
+    """Returns the scores `[rows, width]` of the model's only head."""
+    oracle = NumpyAlbert(model, drop)
+    found = vectors(oracle, rows_of(features), model.config.pooling)
+    found = drop(found, model.config.classifier_dropout_prob, 1 << 20)
+    (head,) = model.head_names
+    return oracle.dense(found, head + "/classifier")
+
+
+def outputs_of(model, features, **options):
+    """Returns the head's output as `[rows, width]`."""
+    (head,) = model.heads.values()
+    (name,) = head.outputs
+    value = model(features, **options)[name]
+    width = LABELS if head.takes_labels() else 1
+    value = keras.ops.convert_to_numpy(keras.ops.cast(value, "float32"))
+    return value.reshape(-1, width)
+
+
+def test_the_settings_choices_are_the_rows():
+    choices = setting_fields(ModelConfig)["pooling"].metadata["choices"]
+    assert tuple(choices) == tuple(POOLINGS)
+    assert ModelConfig().pooling == "first"
+
+
+def test_the_heads_of_texts_read_the_pooled_vector():
+    assert POOLED_HEADS == ["classification", "regression", "multiple_choice"]
+    for name in POOLED_HEADS:
+        assert issubclass(HEADS[name], DenseHead)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("head", POOLED_HEADS)
+def test_outputs_are_numpys(head, pooling):
+    model, features = build(head, pooling), batch_of(head)
+    expected = scores_of(model, features)
+    for options in ({}, {"heads_only": True}):
+        found = outputs_of(model, features, **options)
+        assert_equal({"": found}, {"": expected})
+
+
+@pytest.mark.parametrize("pooling", OWN)
+def test_dropout_is_of_the_vector(pooling):
+    model = build("classification", pooling, classifier_dropout_prob=RATE)
+    features, numbers = batch_of("classification"), np.array([5, 6, 9])
+    found = outputs_of(
+        model,
+        features,
+        dropout_keys=example_keys(17, np.int64(41), numbers),
+        training=True,
+    )
+    drop = numpy_dropout(numpy_keys(17, 41, numbers))
+    assert_equal({"": found}, {"": scores_of(model, features, drop)})
+
+
+@pytest.mark.parametrize("pooling", OWN)
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_is_near(policy, pooling):
+    model = build("regression", pooling, policy)
+    features = batch_of("regression")
+    expected = scores_of(model, features)
+    errors = np.abs(outputs_of(model, features) - expected)
+    bound = 0.05 if policy == "mixed_bfloat16" else 0.01
+    assert errors.max() < bound * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("pooling", OWN)
+@pytest.mark.parametrize("head", POOLED_HEADS)
+def test_padding_changes_nothing(head, pooling):
+    model, features = build(head, pooling), batch_of(head, length=6)
+    rng = np.random.default_rng(4)
+
+    def padded(amount):
+        found = {}
+        for name, value in features.items():
+            high = 1 if name == "input_mask" else 2
+            junk = rng.integers(0, high, (*value.shape[:-1], amount))
+            found[name] = np.concatenate([value, junk], -1)
+        return outputs_of(model, found)
+
+    first = padded(5)
+    np.testing.assert_array_equal(padded(5), first)
+    for amount in (0, 1, 9):
+        np.testing.assert_allclose(padded(amount), first, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+@pytest.mark.parametrize("pooling", OWN)
+def test_a_text_of_padding_alone_gives_the_bias(pooling, policy):
+    model = build("regression", pooling, policy)
+    features = batch_of("regression")
+    features["input_mask"][1] = 0
+    with tf.GradientTape() as tape:
+        found = model(features, heads_only=True)["predictions"]
+        loss = tf.reduce_sum(found)
+    bias = model.regression.classifier.bias
+    np.testing.assert_allclose(found[1], bias[0], rtol=1e-3)
+    variables = [v.value for v in model.trainable_variables]
+    gradients = tape.gradient(loss, variables)
+    for variable, gradient in zip(
+        model.trainable_variables, gradients, strict=True
+    ):
+        # Nothing reads the pooled output.
+        assert (gradient is None) == ("pooler" in variable.path)
+        if gradient is not None:
+            gradient = tf.convert_to_tensor(gradient)
+            assert np.isfinite(tf.cast(gradient, "float32")).all()
+
+
+def test_the_classifier_is_as_wide_as_the_vector():
+    config = override(SMALL, {"pooling": "mean_max"})
+    width = SMALL.hidden_size
+    weights = {"classification": 3, "regression": 1, "multiple_choice": 1}
+    for name, outputs in weights.items():
+        count = HEADS[name].count_weights(config, 3)
+        assert count == (2 * width + 1) * outputs
+    assert HEADS["sentence_order"].count_weights(config, 3) == (width + 1) * 2
+
+
+def test_only_the_pooled_output_needs_a_pooler():
+    for pooling in OWN:
+        config = override(SMALL, {"pooling": pooling})
+        model = AlbertForRegression(config, pooler=False)
+        assert "predictions" in model(batch_of("regression"))
+        with pytest.raises(UserError, match=r"needs a pooler.*sentence_order"):
+            AlbertForPretraining(config, pooler=False)
+    with pytest.raises(UserError, match=r"needs a pooler.*head regression"):
+        AlbertForRegression(SMALL, pooler=False)
+
+
+def test_a_pooling_that_is_none():
+    with pytest.raises(UserError, match="pooling='max' is not one of first, "):
+        override(SMALL, {"pooling": "max"})
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_all_positions_are_computed_only_where_they_are_read(pooling):
+    model = build("classification", pooling)
+    assert model.reads_positions_only() == (pooling == "first")
+    encoder = AlbertModel(override(SMALL, {"pooling": pooling}))
+    assert encoder.reads_positions_only()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooling", OWN)
+@pytest.mark.parametrize("head", POOLED_HEADS)
+def test_keras_trains_saves_and_loads(head, pooling, tmp_path):
+    model, features = build(head, pooling), batch_of(head)
+    labels = np.array([1, 0, 1])
+    model.compile(optimizer=keras.optimizers.Adam(0.02))
+    losses = model.fit(features, labels, epochs=12, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    expected = outputs_of(model, features)
+    model.save(tmp_path / "model.keras")
+    model.save_pretrained(str(tmp_path / "model"))
+    for again in (
+        keras.saving.load_model(tmp_path / "model.keras"),
+        type(model).from_pretrained(str(tmp_path / "model")),
+    ):
+        assert again.config == model.config
+        np.testing.assert_array_equal(outputs_of(again, features), expected)
+
+
+def test_a_frozen_encoder_leaves_the_classifier():
+    model = AlbertForClassification(override(SMALL, {"pooling": "mean_max"}), 2)
+    model.encoder.trainable = False
+    shapes = [tuple(v.shape) for v in model.trainable_variables]
+    assert shapes == [(2 * SMALL.hidden_size, 2), (2,)]

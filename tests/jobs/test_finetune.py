@@ -14,6 +14,7 @@ from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs import finetune
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.finetune import run_finetuning
+from albert_tf.rundir.run_results import read_comparison
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 
@@ -102,6 +103,38 @@ def test_the_same_weights_under_another_path_are_the_same_run(
 ):
     run_dir, evaluation = finished
     assert run(data_dir, f"{pretrained}/", run_dir) == evaluation
+
+
+def test_it_is_compared_with_a_simple_model(finished):
+    run_dir, evaluation = finished
+    metrics, (sentence, *_) = read_comparison(run_dir)
+    # Words of the sea and the land tell the label.
+    assert metrics == {"tfidf_accuracy": 1.0, "tfidf_macro_f1": 1.0}
+    assert sentence.startswith(f"accuracy {evaluation['accuracy']:.1%}"[:-1])
+    assert "TF-IDF with a linear model (100.0 %; " in sentence
+
+
+def test_a_comparison_that_fails_leaves_the_model(
+    data_dir, pretrained, tmp_path, monkeypatch
+):
+    def fail(*args, **options):
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(finetune, "compare_with_baseline", fail)
+    lines = []
+    run(
+        data_dir,
+        pretrained,
+        tmp_path / "run",
+        num_train_steps=1,
+        log=lines.append,
+    )
+    assert (
+        "The comparison with a simple model failed (MemoryError: too large); "
+        "the model is complete."
+    ) in lines
+    assert (tmp_path / "run/model/model.safetensors").is_file()
+    assert read_comparison(str(tmp_path / "run")) == ({}, [])
 
 
 @pytest.fixture
@@ -220,44 +253,6 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
         "learning rate is high, with --learning_rate=0.25;",
         line,
     )
-
-
-@pytest.mark.parametrize(
-    ("metrics", "best_metric", "message"),
-    [
-        (
-            {"accuracy": 0.52, "majority_class_accuracy": 0.5},
-            "accuracy",
-            "accuracy is 0.52, and always answering the most frequent class "
-            "has 0.5",
-        ),
-        ({"accuracy": 0.53, "majority_class_accuracy": 0.5}, "accuracy", ""),
-        (
-            {
-                "pearson": 0.1,
-                "mean_squared_error": 2.5,
-                "mean_guess_mean_squared_error": 2.0,
-            },
-            "pearson",
-            "mean_squared_error is 2.5, and always answering the mean has 2",
-        ),
-        (
-            {
-                "pearson": 0.6,
-                "mean_squared_error": 1.5,
-                "mean_guess_mean_squared_error": 2.0,
-            },
-            "pearson",
-            "",
-        ),
-        ({"f1": 0.1}, "f1", ""),
-    ],
-)
-def test_a_model_that_is_no_better_than_one_guess(
-    metrics, best_metric, message
-):
-    found = finetune._no_better_than_guessing(metrics, best_metric)
-    assert found == message
 
 
 @pytest.mark.parametrize(

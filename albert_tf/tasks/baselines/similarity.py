@@ -11,10 +11,11 @@ from albert_tf.tasks.kinds.base import Kind
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.tasks.kinds.span_answers import QuestionScores, best_threshold
 
-# A sentence with the mark that ends it: before a blank, or of scripts
-# without blanks.
+# A sentence with the mark that ends it: before a blank and no small letter, or
+# of scripts without blanks.
 _SENTENCE = re.compile(
-    r"\S.*?(?:[.!?]+[\"')\]”’]*(?=\s)|[。！？]+|\s*$)", re.DOTALL
+    r"""\S.*?(?:[.!?]+["')\]”’]*(?=\s+[^\sa-z]|\s*$)|[。！？]+|(?=\s*$))""",
+    re.DOTALL,
 )
 
 

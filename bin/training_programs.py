@@ -59,7 +59,7 @@ def recorded_config(
 
 
 def print_evaluation(
-    evaluation: dict[str, float], verdict: Iterable[str] = ()
+    evaluation: dict[str, float], verdict: Iterable[str]
 ) -> None:
     """Prints the last evaluation of the run, in words, and the model's path."""
     print(f"\n{results_table({FLAGS.run_dir: evaluation})}\n")

@@ -65,12 +65,12 @@ class Comparison:
             interval = "not known"
         if self.is_better is None:
             start += " cannot be told apart from"
-            rest += "95 % interval of the difference "
+            rest += "95% interval of the difference "
         else:
             points = " points" if self._in_percent else ""
             start += f" is {self._number(sign * self.better_by)}{points}"
             start += " better than" if self.is_better else " worse than"
-            rest += "95 % interval "
+            rest += "95% interval "
         return f"{start} {rest}{interval}, {self.examples} examples)."
 
     @property
@@ -78,7 +78,7 @@ class Comparison:
         return "accuracy" in self.metric.split("_")
 
     def _shown(self, value: float) -> str:
-        return self._number(value) + (" %" if self._in_percent else "")
+        return self._number(value) + ("%" if self._in_percent else "")
 
     def _number(self, value: float) -> str:
         if self._in_percent:

@@ -23,28 +23,28 @@ TITLE = "TF-IDF with a linear model"
     [
         (
             *("accuracy", 0.883, 0.864, (0.004, 0.034)),
-            "accuracy 88.3 % is 1.9 points better than {} (86.4 %; 95 % "
+            "accuracy 88.3% is 1.9 points better than {} (86.4%; 95% "
             "interval 0.4 to 3.4, 872 examples).",
         ),
         (
             *("accuracy_mismatched", 0.713, 0.764, (-0.081, -0.02)),
-            "accuracy_mismatched 71.3 % is 5.1 points worse than {} (76.4 %; "
-            "95 % interval 2.0 to 8.1, 872 examples).",
+            "accuracy_mismatched 71.3% is 5.1 points worse than {} (76.4%; "
+            "95% interval 2.0 to 8.1, 872 examples).",
         ),
         (
             *("accuracy", 0.73, 0.745, (-0.04, 0.0)),
-            "accuracy 73.0 % cannot be told apart from {} (74.5 %; 95 % "
+            "accuracy 73.0% cannot be told apart from {} (74.5%; 95% "
             "interval of the difference -4.0 to 0.0, 872 examples).",
         ),
         # In percent already.
         (
             *("f1", 31.2, 13.1, (16.2, 20.0)),
-            "f1 31.2 is 18.1 better than {} (13.1; 95 % interval 16.2 to "
+            "f1 31.2 is 18.1 better than {} (13.1; 95% interval 16.2 to "
             "20.0, 872 examples).",
         ),
         (
             *("pearson", 0.28, 0.72, (math.nan, math.nan)),
-            "pearson 0.280 is 0.440 worse than {} (0.720; 95 % interval not "
+            "pearson 0.280 is 0.440 worse than {} (0.720; 95% interval not "
             "known, 872 examples).",
         ),
         (
@@ -95,7 +95,7 @@ def compared(right, width=312):
 def test_a_better_model_is_told_without_advice():
     found = compared(np.ones(40, bool))
     (sentence,) = found["verdict"]
-    start = f"accuracy 100.0 % is 25.0 points better than {TITLE} (75.0 %; 95 %"
+    start = f"accuracy 100.0% is 25.0 points better than {TITLE} (75.0%; 95%"
     assert sentence.startswith(start)
     assert found["metrics"] == {"tfidf_accuracy": 0.75}
     (comparison,) = found["comparisons"]
@@ -112,7 +112,7 @@ def test_a_better_model_is_told_without_advice():
 )
 def test_a_model_like_the_baseline_gets_advice(width, advice):
     sentence, to_try = compared(np.arange(40) >= 10, width)["verdict"]
-    assert "accuracy 75.0 % cannot be told apart from" in sentence
+    assert "accuracy 75.0% cannot be told apart from" in sentence
     assert to_try.startswith("To try: ")
     assert advice in to_try
 

@@ -151,6 +151,10 @@ def baseline_scores(
 
     def predictions() -> np.ndarray:
         drawn = _drawn(train, baseline.max_examples)
+        log(
+            f"Simple model: {baseline.title}, from {len(drawn)} of "
+            f"{len(train)} training examples ..."
+        )
         return baseline.predict(kind, drawn, held_out, labels)
 
     if cache_dir:

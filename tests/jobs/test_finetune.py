@@ -110,8 +110,8 @@ def test_it_is_compared_with_a_simple_model(finished):
     metrics, (sentence, *_) = read_comparison(run_dir)
     # Words of the sea and the land tell the label.
     assert metrics == {"tfidf_accuracy": 1.0, "tfidf_macro_f1": 1.0}
-    assert sentence.startswith(f"accuracy {evaluation['accuracy']:.1%}"[:-1])
-    assert "TF-IDF with a linear model (100.0 %; " in sentence
+    assert sentence.startswith(f"accuracy {evaluation['accuracy']:.1%} ")
+    assert "TF-IDF with a linear model (100.0%; " in sentence
 
 
 def test_a_comparison_that_fails_leaves_the_model(

@@ -7,11 +7,7 @@ from typing import Any
 
 from albert_tf.config import ModelConfig
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.baselines.table import (
-    baseline_of,
-    baseline_scores,
-)
-from albert_tf.tasks.examples import Log
+from albert_tf.tasks.baselines.table import baseline_of
 from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.metrics.bootstrap import paired_interval
 from albert_tf.training.job import MARGIN_ABOVE_BASELINE, is_better
@@ -89,30 +85,25 @@ class Comparison:
 
 def compare_with_baseline(
     task: Task,
-    train: Sequence[Any],
     scored: Mapping[str, ScoredExamples],
+    simple: Mapping[str, ScoredExamples],
     *,
     metric: str,
     model: ModelConfig,
-    cache_dir: str = "",
-    log: Log = print,
 ) -> dict[str, Any]:
-    """Returns a model beside the simple model of its task, if there is one.
+    """Returns a model beside the simple model of its task, in words.
 
     Args:
         task: a row of the catalog, or a custom task.
-        train: its training examples.
         scored: the model's scores by the suffix of their metrics' names.
+        simple: the simple model's, of the same examples; empty: there is none.
         metric: to compare; the first of the kind in place of others.
         model: the architecture, on which the advice depends.
-        cache_dir: keeps the simple model's predictions; empty: no cache.
-        log: takes a line.
 
     Returns:
         `metrics` of the simple model by their names, `comparisons`, and
         `verdict`, sentences for the user.
     """
-    baseline = baseline_of(task.kind)
     metrics: dict[str, float] = {}
     comparisons: list[Comparison] = []
     warnings = []
@@ -123,35 +114,27 @@ def compare_with_baseline(
         name = stem if stem in names else names[0]
         if guess := no_better_than_guessing(found, name):
             warnings.append(f"WARNING: {guess}: no better than guessing.")
-        if not baseline:
+        if suffix not in simple:
             continue
-        simple = baseline_scores(
-            task, train, of_model.examples, cache_dir=cache_dir, log=log
-        )
-        of_simple = task.kind.compute_metrics(simple, task.metrics)
-        for known in names:
+        baseline = baseline_of(task.kind)
+        sides = of_model, simple[suffix]
+        of_simple = task.kind.compute_metrics(simple[suffix], task.metrics)
+        metrics |= {
+            f"{baseline.prefix}{known}{suffix}": of_simple[known]
+            for known in names
             # Thresholds that are chosen on these very examples.
-            if not known.startswith("best_"):
-                key = f"{baseline.prefix}{known}{suffix}"
-                metrics[key] = of_simple[known]
-        comparison = _compared(
-            task,
-            name,
-            baseline.title,
-            (of_model, simple),
-            (found[name], of_simple[name]),
-        )
+            if not known.startswith("best_")
+        }
+        values = found[name], of_simple[name]
+        comparison = _compared(task, name, baseline.title, sides, values)
         comparisons.append(
             dataclasses.replace(comparison, metric=f"{name}{suffix}")
         )
+    sentences = [comparison.sentence() for comparison in comparisons]
     return {
         "metrics": metrics,
         "comparisons": [dataclasses.asdict(each) for each in comparisons],
-        "verdict": [
-            *warnings,
-            *(each.sentence() for each in comparisons),
-            *_advice(comparisons, model),
-        ],
+        "verdict": [*warnings, *sentences, *_advice(comparisons, model)],
     }
 
 

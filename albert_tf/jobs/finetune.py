@@ -33,6 +33,7 @@ from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.rundir.run_directory import extended
 from albert_tf.rundir.run_results import write_comparison
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.baselines.table import baseline_of, baseline_scores
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.features import Features
@@ -374,12 +375,10 @@ class _Finetuning(Job):
         try:
             comparison = compare_with_baseline(
                 self.task,
-                self.examples["train"],
                 self._last_scored,
+                self._simple_scores(),
                 metric=self.best_metric,
                 model=self.model_config,
-                cache_dir=self.cache_dir,
-                log=self.log,
             )
             write_comparison(self.run_dir, step, comparison)
         except Exception as error:
@@ -388,3 +387,18 @@ class _Finetuning(Job):
                 "The comparison with a simple model failed "
                 f"({type(error).__name__}: {error}); the model is complete."
             )
+
+    def _simple_scores(self) -> dict[str, ScoredExamples]:
+        """Returns the scores of the task's simple model, if there is one."""
+        if not baseline_of(self.task.kind):
+            return {}
+        return {
+            suffix: baseline_scores(
+                self.task,
+                self.examples["train"],
+                scored.examples,
+                cache_dir=self.cache_dir,
+                log=self.log,
+            )
+            for suffix, scored in self._last_scored.items()
+        }

@@ -11,6 +11,7 @@ from albert_tf.jobs.baseline_comparison import (
     compare_with_baseline,
     no_better_than_guessing,
 )
+from albert_tf.tasks.baselines.table import baseline_scores
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.base import ScoredExamples
@@ -83,8 +84,8 @@ def compared(right, width=312):
     )
     return compare_with_baseline(
         TASKS["SST-2"],
-        TRAIN,
         {"": scored},
+        {"": baseline_scores(TASKS["SST-2"], TRAIN, DEV)},
         metric="accuracy",
         model=ModelConfig(
             hidden_size=width, num_attention_heads=1, intermediate_size=8
@@ -115,6 +116,22 @@ def test_a_model_like_the_baseline_gets_advice(width, advice):
     assert "accuracy 75.0% cannot be told apart from" in sentence
     assert to_try.startswith("To try: ")
     assert advice in to_try
+
+
+def test_a_kind_without_a_simple_model_has_the_warning_alone():
+    scored = ScoredExamples(
+        DEV, [np.array([1.0, 0.0])] * 40, FeatureConfig(), ["0", "1"]
+    )
+    found = compare_with_baseline(
+        TASKS["SST-2"],
+        {"": scored},
+        {},
+        metric="accuracy",
+        model=ModelConfig(),
+    )
+    (warning,) = found["verdict"]
+    assert warning.startswith("WARNING: accuracy is 0.5, and always answering")
+    assert not found["metrics"]
 
 
 def test_a_model_below_the_majority_class_is_warned_of():

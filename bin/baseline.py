@@ -1,13 +1,15 @@
-"""A TF-IDF and linear-model baseline for a task.
+"""The simple model of a task, that bin.finetune compares its own with.
 
-A fine-tuned model that is not above it has learned little of the language.
+TF-IDF with a linear model, or what comes near it for questions, choices and
+tags. A fine-tuned model that is not above it has learned little of the
+language.
 
 python -m bin.baseline --task=SST-2 --data_dir=glue/SST-2
 """
 
 from absl import flags
 
-from albert_tf.tasks.baseline import baseline_metrics
+from albert_tf.tasks.baselines.table import baseline_scores
 from bin import command_line, own_rows, tasks
 
 FLAGS = flags.FLAGS
@@ -15,7 +17,8 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     own_rows.define_flag()
-    tasks.define_flags("Task of single texts or pairs, with labels or numbers.")
+    tasks.define_flags("Task of the simple model.")
+    tasks.define_feature_flags()
     command_line.required("task", "data_dir")
 
 
@@ -25,8 +28,11 @@ def main() -> None:
     metrics = {}
     for ending, split in task.evaluated.items():
         held_out = task.read(FLAGS.data_dir, split)
-        for name, value in baseline_metrics(task, train, held_out).items():
-            metrics[f"{name}{ending}"] = value
+        scored = baseline_scores(
+            task, train, held_out, cache_dir=FLAGS.feature_cache
+        )
+        found = task.kind.compute_metrics(scored, task.metrics)
+        metrics |= {f"{name}{ending}": found[name] for name in found}
     for warning in task.kind.warnings(train, training=True):
         print(warning)
     print(command_line.metrics_table({"baseline": metrics}))

@@ -23,6 +23,7 @@ from albert_tf.config import (
     require,
     to_dict,
 )
+from albert_tf.rundir.run_results import read_comparison
 from albert_tf.tasks.base import Task
 from bin import command_line, own_rows, tasks, training_programs
 
@@ -103,7 +104,9 @@ def main() -> None:
         )
 
     if FLAGS.num_runs == 1:
-        training_programs.print_evaluation(run(config, FLAGS.run_dir))
+        evaluation = run(config, FLAGS.run_dir)
+        metrics, verdict = read_comparison(FLAGS.run_dir)
+        training_programs.print_evaluation(evaluation | metrics, verdict)
         return
     results = repeat(
         run, config, num_runs=FLAGS.num_runs, run_dir=FLAGS.run_dir
@@ -114,7 +117,12 @@ def main() -> None:
         rows.append([name, *(f"{number:.4f}" for number in numbers)])
     seeds = [f"seed {run.seed}" for run in results.runs]
     header = ["at the end", "median", "spread", *seeds]
-    print(f"\n{command_line.format_table(rows, header)}")
+    print(f"\n{command_line.format_table(rows, header)}\n")
+    median = results.median_run()
+    if median.verdict:
+        print(f"The median run, {median.run_dir}:")
+    for line in median.verdict:
+        print(line)
     print(
         f"All results are in {FLAGS.run_dir}/{RESULTS_FILE}, the models in "
         f"{FLAGS.run_dir}/run-1/model and so on."

@@ -54,6 +54,7 @@ def main() -> None:
     training_programs.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.jobs.pretrain import run_pretraining
+    from albert_tf.jobs.pretraining_verdict import pretraining_verdict
     from albert_tf.records.shards import read_metadata, shard_directory
 
     # The default vocabulary size is that of the shards.
@@ -72,8 +73,9 @@ def main() -> None:
     if FLAGS.preset:
         config = override(config, preset(FLAGS.preset))
     limit = FLAGS.shard_cache_gb
+    config = command_line.with_flags(config)
     evaluation = run_pretraining(
-        command_line.with_flags(config),
+        config,
         train_data=FLAGS.train_data,
         eval_data=FLAGS.eval_data,
         run_dir=FLAGS.run_dir,
@@ -81,7 +83,9 @@ def main() -> None:
         initial=initial,
         max_copied_bytes=math.inf if limit is None else 1e9 * limit,
     )
-    training_programs.print_evaluation(evaluation)
+    training_programs.print_evaluation(
+        evaluation, pretraining_verdict(evaluation, config)
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,11 @@ from absl import flags
 from albert_tf.config import UserError
 from albert_tf.records.loss_terms import MASKED_LM, LossTerm
 from albert_tf.records.sentence_objectives import pretraining_loss_terms
-from albert_tf.rundir.run_results import evaluations, run_directories
+from albert_tf.rundir.run_results import (
+    evaluations,
+    read_comparison,
+    run_directories,
+)
 from bin import command_line
 
 FLAGS = flags.FLAGS
@@ -18,6 +22,8 @@ FLAGS = flags.FLAGS
 _BASELINES = {
     "majority_class_": "majority class",
     "mean_guess_": "the mean",
+    "tfidf_": "TF-IDF",
+    "nearby_words_": "linear model",
 }
 
 
@@ -66,14 +72,17 @@ def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
             continue
         if name.startswith(tuple(_BASELINES)):
             continue
-        beside = ["-", "-"]
-        if name.startswith("best_"):
-            # best_f1 of SQuAD 2.0.
-            beside = ["-", "has seen the answers"]
-        for prefix, prediction in _BASELINES.items():
-            if (baseline := f"{prefix}{name}") in evaluation:
-                beside = [_shown(evaluation, baseline), prediction]
-        rows.append([name, _shown(evaluation, name), *beside])
+        # best_f1 of SQuAD 2.0.
+        seen = "has seen the answers" if name.startswith("best_") else "-"
+        beside = [
+            [_shown(evaluation, baseline), prediction]
+            for prefix, prediction in _BASELINES.items()
+            if (baseline := f"{prefix}{name}") in evaluation
+        ]
+        rows += [
+            [name, _shown(evaluation, name), *columns]
+            for columns in beside or [["-", seen]]
+        ]
     return rows
 
 
@@ -100,7 +109,10 @@ def main() -> None:
     for path in FLAGS.run_dirs:
         for run_dir in run_directories(path):
             try:
-                found[run_dir] = evaluations(run_dir)[-1]
+                found[run_dir] = {
+                    **evaluations(run_dir)[-1],
+                    **read_comparison(run_dir)[0],
+                }
             except UserError as error:
                 # Other runs of the directory may have one.
                 if run_dir == path:

@@ -1,5 +1,6 @@
 """Shared by bin.pretrain and bin.finetune: flags of a run, start and end."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from absl import flags
@@ -57,7 +58,11 @@ def recorded_config(
     return from_dict(kind, values["config"], path), values.get("model", {})
 
 
-def print_evaluation(evaluation: dict[str, float]) -> None:
-    """Prints the last evaluation of the run and the model's path."""
-    print(f"\n{results_table({FLAGS.run_dir: evaluation})}")
+def print_evaluation(
+    evaluation: dict[str, float], verdict: Iterable[str]
+) -> None:
+    """Prints the last evaluation of the run, in words, and the model's path."""
+    print(f"\n{results_table({FLAGS.run_dir: evaluation})}\n")
+    for line in verdict:
+        print(line)
     print(f"The model is in {FLAGS.run_dir}/model.")

@@ -146,7 +146,15 @@ def _table(split: Mapping[str, Sequence[Module]], limit: int) -> list[str]:
         for label in texts
         for text in _shuffled(texts[label])[:size]
     ]
-    return _shuffled(rows)
+    return list(map(_quoted, _shuffled(rows)))
+
+
+def _quoted(row: str) -> str:
+    """Returns a row as CSV has it: a quote at its start would open a field."""
+    if not row.startswith('"'):
+        return row
+    text, _, label = row.rpartition("\t")
+    return '"{}"\t{}'.format(text.replace('"', '""'), label)
 
 
 def _documents(modules: Iterable[Module]) -> list[tuple[str, ...]]:

@@ -21,19 +21,25 @@ from albert_tf.interchange.model_directory import (
     save_model_directory,
 )
 from albert_tf.interchange.model_files import TaskRecord
+from albert_tf.jobs.baseline_comparison import (
+    compare_with_baseline,
+    no_better_than_guessing,
+)
 from albert_tf.jobs.figures import draw
 from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.rundir.run_directory import extended
+from albert_tf.rundir.run_results import write_comparison
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.baselines.table import baseline_of, baseline_scores
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds.base import Figure
+from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.job import MARGIN_ABOVE_BASELINE, Job, strategy_for
+from albert_tf.training.job import Job, strategy_for
 from albert_tf.training.loop import train
 from albert_tf.training.training_loss import head_loss
 
@@ -117,6 +123,7 @@ def run_finetuning(
             labels=labels,
             examples=examples,
             evaluated=_evaluated(config, task, builder, examples),
+            cache_dir=cache_dir,
         )
     )
 
@@ -257,30 +264,6 @@ def _resolve(
     )
 
 
-def _no_better_than_guessing(
-    metrics: Mapping[str, float], best_metric: str
-) -> str:
-    """Returns a comparison with the same answer for all; "" if better."""
-    squared_error = "mean_squared_error"
-    for name, prefix, guess in (
-        (best_metric, "majority_class_", "the most frequent class"),
-        (squared_error, "mean_guess_", "the mean"),
-    ):
-        if f"{prefix}{name}" not in metrics:
-            continue
-        value, baseline = metrics[name], metrics[f"{prefix}{name}"]
-        if name == squared_error:
-            is_better = value < baseline
-        else:
-            is_better = value > baseline + MARGIN_ABOVE_BASELINE
-        if not is_better:
-            return (
-                f"{name} is {value:.4g}, and always answering {guess} has "
-                f"{baseline:.4g}"
-            )
-    return ""
-
-
 @dataclasses.dataclass(kw_only=True)
 class _Finetuning(Job):
     """Fine-tuning; `evaluated` is by the suffix of the metrics' names."""
@@ -289,7 +272,10 @@ class _Finetuning(Job):
     labels: list[str]
     examples: dict[str, Sequence[Any]]
     evaluated: dict[str, EvaluatedExamples]
-    _last_figures: dict[str, Figure] = dataclasses.field(default_factory=dict)
+    cache_dir: str
+    _last_scored: dict[str, ScoredExamples] = dataclasses.field(
+        default_factory=dict
+    )
 
     def build_model(self, **options: Any) -> AlbertModel:
         build = model_class(self.task.kind.head)
@@ -318,7 +304,7 @@ class _Finetuning(Job):
         metrics: dict[str, float] = {}
         for suffix, part in self.evaluated.items():
             loss, scored = part.score(self.trainer)
-            self._last_figures[suffix] = kind.figure(scored)
+            self._last_scored[suffix] = scored
             found = kind.compute_metrics(scored, self.task.metrics)
             if step >= self.config.optimizer.num_warmup_steps:
                 constant = kind.constant_prediction(scored)
@@ -342,7 +328,7 @@ class _Finetuning(Job):
                 f"All {split} examples get the same answer at step {step}: "
                 f"{constant}."
             )
-        elif comparison := _no_better_than_guessing(metrics, self.best_metric):
+        elif comparison := no_better_than_guessing(metrics, self.best_metric):
             problem = (
                 f"At step {step} of {self.config.training.num_train_steps} "
                 f"the {split} {comparison}: the model is not learning."
@@ -376,7 +362,43 @@ class _Finetuning(Job):
     def figures(self) -> dict[str, bytes]:
         return {
             f"answers{suffix}": draw(
-                figure, f"{self.task.name}, {self.task.evaluated[suffix]}"
+                self.task.kind.figure(scored),
+                f"{self.task.name}, {self.task.evaluated[suffix]}",
             )
-            for suffix, figure in self._last_figures.items()
+            for suffix, scored in self._last_scored.items()
+        }
+
+    def conclude(self, step: int) -> None:
+        if not self._last_scored:
+            # The run had ended before.
+            return
+        try:
+            comparison = compare_with_baseline(
+                self.task,
+                self._last_scored,
+                self._simple_scores(),
+                metric=self.best_metric,
+                model=self.model_config,
+            )
+            write_comparison(self.run_dir, step, comparison)
+        except Exception as error:
+            # Nothing that fails here may cost the finished model.
+            self.log(
+                "The comparison with a simple model failed "
+                f"({type(error).__name__}: {error}); the model is complete."
+            )
+
+    def _simple_scores(self) -> dict[str, ScoredExamples]:
+        """Returns the scores of the task's simple model, if there is one."""
+        if not baseline_of(self.task.kind):
+            return {}
+        return {
+            suffix: baseline_scores(
+                self.task,
+                self.examples["train"],
+                scored.examples,
+                cache_dir=self.cache_dir,
+                log=self.log,
+            )
+            for suffix, scored in self._last_scored.items()
         }

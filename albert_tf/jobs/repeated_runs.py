@@ -12,7 +12,11 @@ from albert_tf.config import FinetuneConfig, override, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.rundir.run_directory import CONFIG
-from albert_tf.rundir.run_results import evaluations, json_metrics
+from albert_tf.rundir.run_results import (
+    evaluations,
+    json_metrics,
+    read_comparison,
+)
 from albert_tf.training.job import is_better
 
 RESULTS_FILE = "results.json"
@@ -23,6 +27,7 @@ class RunResult:
     """The result of one run; a row of `runs` in results.json.
 
     `best` is optimistic: chosen on the examples that it is measured on.
+    `verdict` is the comparison with a simple model in words.
     """
 
     run_dir: str
@@ -30,6 +35,7 @@ class RunResult:
     last: dict[str, float]
     best: float
     best_step: int
+    verdict: list[str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,10 +66,28 @@ class RepeatedRuns:
             for name, values in columns.items()
         }
 
+    def median_run(self) -> RunResult:
+        """Returns the run whose last `best_metric` is the median.
+
+        Of an even number of runs it is the worse of the two in the middle; a
+        metric that is not defined is the worst.
+        """
+        name = self.best_metric
+        sign = 1 if is_better(name, 1.0, 0.0) else -1
+
+        def quality(run: RunResult) -> float:
+            value = run.last[name]
+            return -math.inf if math.isnan(value) else sign * value
+
+        return sorted(self.runs, key=quality)[(len(self.runs) - 1) // 2]
+
     def to_json(self) -> dict:
         """Returns the content of results.json; null for undefined numbers."""
-        summary = {"summary": self.summary()}
-        return json_metrics(dataclasses.asdict(self) | summary)
+        rest = {
+            "summary": self.summary(),
+            "median_run": self.median_run().run_dir,
+        }
+        return json_metrics(dataclasses.asdict(self) | rest)
 
 
 def repeat(
@@ -88,6 +112,7 @@ def repeat(
         seed = config.training.seed + number
         directory = os.path.join(run_dir, f"run-{number + 1}")
         last = run(override(config, {"seed": seed}), directory)
+        metrics, verdict = read_comparison(directory)
         recorded = read_json(os.path.join(directory, CONFIG))
         best_metric = recorded["config"]["training"]["best_metric"]
         best, step = math.nan, 0
@@ -98,7 +123,9 @@ def repeat(
                 math.isnan(best) or is_better(best_metric, value, best)
             ):
                 best, step = value, values["step"]
-        runs.append(RunResult(directory, seed, last, best, step))
+        runs.append(
+            RunResult(directory, seed, last | metrics, best, step, verdict)
+        )
         results = RepeatedRuns(best_metric, runs)
         # After each, for the next may fail.
         write_json(os.path.join(run_dir, RESULTS_FILE), results.to_json())

@@ -9,11 +9,14 @@ from typing import Any
 
 from albert_tf.config import UserError
 from albert_tf.io import files
+from albert_tf.io.json_files import read_json, write_json
 
 # The metrics of a run, one line per logged step and evaluation.
 METRICS_FILE = "metrics.jsonl"
 # Scalars that depend on clocks.
 TIMING_FILE = "timing.jsonl"
+# The last evaluation beside a simple model.
+COMPARISON_FILE = "baseline.json"
 
 
 def json_metrics(metrics: Any) -> Any:
@@ -91,3 +94,26 @@ def evaluations(run_dir: str) -> list[dict]:
     if not found:
         raise UserError(f"{path} has no evaluation yet.")
     return found
+
+
+def write_comparison(
+    run_dir: str, step: int, comparison: Mapping[str, Any]
+) -> None:
+    """Writes the comparison of a run's last evaluation with a baseline."""
+    content = {"step": step, **json_metrics(comparison)}
+    write_json(os.path.join(run_dir, COMPARISON_FILE), content)
+
+
+def read_comparison(run_dir: str) -> tuple[dict[str, float], list[str]]:
+    """Returns the baseline's metrics, and sentences on the comparison.
+
+    Both are empty where the last evaluation has none.
+    """
+    path = os.path.join(run_dir, COMPARISON_FILE)
+    if not files.isfile(path):
+        return {}, []
+    content = read_json(path)
+    # A run that was extended, and has not ended again, has an older one.
+    if content.get("step") != evaluations(run_dir)[-1]["step"]:
+        return {}, []
+    return content["metrics"], content["verdict"]

@@ -8,8 +8,8 @@ import io
 import json
 import multiprocessing
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ _MIN_CHUNKS = 4
 # Settings that only predictions depend on.
 DECODING_SETTINGS = ("null_threshold", "n_best_size", "max_answer_length")
 
+_Value = TypeVar("_Value")
 _FIELDS = ("sequences", "scalars", "decoding")
 
 
@@ -83,20 +84,13 @@ class FeatureBuilder:
         if not self.cache_dir:
             return self._build_all(examples, training)
         name = f"{self._digest(examples, training)}.npz"
-        path = os.path.join(self.cache_dir, name)
-        features = read_features(path, self.log)
-        if features is None:
-            features = self._build_all(examples, training)
-            try:
-                files.makedirs(self.cache_dir)
-                write_features(path, features)
-            except OSError as error:
-                self.log(
-                    f"{path}: {error.strerror or error}; the features are not "
-                    "cached, and the next run builds them again "
-                    "(--feature_cache)."
-                )
-        return features
+        return cached(
+            os.path.join(self.cache_dir, name),
+            lambda: self._build_all(examples, training),
+            read_features,
+            write_features,
+            self.log,
+        )
 
     def _build_all(self, examples: Sequence[Any], training: bool) -> Features:
         build = functools.partial(
@@ -136,6 +130,29 @@ class FeatureBuilder:
             examples_digest(examples),
         ]
         return hashlib.sha256(json.dumps(head).encode()).hexdigest()[:32]
+
+
+def cached(
+    path: str,
+    build: Callable[[], _Value],
+    read: Callable[[str, Log], _Value | None],
+    write: Callable[[str, _Value], None],
+    log: Log,
+) -> _Value:
+    """Returns what a file of the cache holds; else builds and writes it."""
+    value = read(path, log)
+    if value is not None:
+        return value
+    value = build()
+    try:
+        files.makedirs(os.path.dirname(path))
+        write(path, value)
+    except OSError as error:
+        log(
+            f"{path}: {error.strerror or error}; the features are not "
+            "cached, and the next run builds them again (--feature_cache)."
+        )
+    return value
 
 
 def examples_digest(examples: Sequence[Any]) -> str:

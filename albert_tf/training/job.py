@@ -109,6 +109,13 @@ class Job(abc.ABC):
         Only the chief calls it.
         """
 
+    def conclude(self, step: int) -> None:
+        """Adds to the run directory, after the last step and its model.
+
+        Only the chief calls it.
+        """
+        return
+
     def flops(self, step: int, batch: Batch) -> int:
         """Returns the floating-point operations of a step on a batch."""
         *choices, _ = batch["input_ids"].shape[1:]

@@ -126,6 +126,8 @@ class _Loop:
                 state.roll_back()
         # A run that was killed after its last checkpoint lacks it.
         state.save_model(MODEL, needed=True)
+        if is_chief(self.trainer.strategy):
+            self.job.conclude(state.step)
         # A barrier: a worker that leaves early counts as lost.
         broadcast(self.trainer.strategy, 0.0)
         return state.progress.evaluation

@@ -35,6 +35,7 @@ RUNS = {
         "loss": 1.0,
         "accuracy": 0.5,
         "majority_class_accuracy": 0.25,
+        "tfidf_accuracy": 0.4,
         "loss_mismatched": 1.5,
         "accuracy_mismatched": 0.4,
     },
@@ -51,6 +52,7 @@ sentence-order accuracy|60.0%|51.0%|more frequent order|sop
 masked-LM accuracy|20.0%|7.0%|most frequent token|single
 sentence objective|none|-|-|single
 accuracy|50.0%|25.0%|majority class|mnli
+accuracy|50.0%|40.0%|TF-IDF|mnli
 accuracy_mismatched|40.0%|-|-|mnli
 best_f1|61.5000|-|has seen the answers|squad
 pearson|not defined|-|-|sts

@@ -87,7 +87,13 @@ def test_a_task_of_glue(tmp_path, pretrained, sentences):
     assert [run["seed"] for run in results["runs"]] == [12345, 12346]
     median = results["summary"]["accuracy"]["median"]
     assert re.search(rf"accuracy +{median:.4f}", done.stdout)
-    assert len(list(cache.iterdir())) == 2
+    # Features of both splits, and what TF-IDF predicts.
+    assert len(list(cache.iterdir())) == 3
+    assert f"The median run, {results['median_run']}:\n" in done.stdout
+    verdicts = {run["run_dir"]: run["verdict"] for run in results["runs"]}
+    verdict = "\n".join(verdicts[results["median_run"]])
+    assert "TF-IDF with a linear model" in verdict
+    assert f"{verdict}\n" in done.stdout
 
     out, archive = tmp_path / "rte_out", tmp_path / "glue.zip"
     done = program(
@@ -110,7 +116,8 @@ def test_a_task_of_glue(tmp_path, pretrained, sentences):
     assert "The examples have no labels" in done.stdout
     assert "worst" not in done.stdout
     assert zipfile.ZipFile(archive).namelist() == ["RTE.tsv"]
-    assert "accuracy" in program(f"baseline {task}").stdout
+    assert "accuracy" in program(f"baseline {flags}").stdout
+    assert len(list(cache.iterdir())) == 4
     line = refused(f"evaluate {flags} --model_dir={runs}")
     assert f"{runs} holds several runs; name one of them, such as " in line
     submission = f"--submission={tmp_path}/no/glue.zip"
@@ -118,6 +125,7 @@ def test_a_task_of_glue(tmp_path, pretrained, sentences):
     assert f"{submission}: there is no directory {tmp_path}/no." in line
     printed = program(f"show_results --run_dirs={runs}/run-1").stdout
     assert re.search(r"accuracy +\d+\.\d% +50\.0% +majority", printed)
+    assert re.search(r"accuracy +\d+\.\d% +\d+\.\d% +TF-IDF", printed)
 
     export = tmp_path / "export"
     done = program(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from albert_tf.config import UserError
+from albert_tf.tasks.custom import CLASSIFICATION
 from data_prep import sample_corpus
 from data_prep.package_prose import Module
 from data_prep.sample_corpus import (
@@ -163,6 +164,19 @@ def test_rows_of_a_label_are_limited(tmp_path, monkeypatch):
     folder = tmp_path / "out" / "classification"
     assert len(rows(folder / "train.tsv")) == 10
     assert len(rows(folder / "dev.tsv")) == 4
+
+
+def test_passages_that_begin_with_a_quote(site, tmp_path, monkeypatch):
+    for name in ("said", "told"):
+        write_package(site, name, modules=4)
+        for path in (site / name).iterdir():
+            spoken = path.read_text().replace("The ", '"So" is the ')
+            path.write_text(spoken.replace('""""So', '"""\n"So', 1))
+    monkeypatch.setattr(sample_corpus, "PACKAGES", ("said", "told"))
+    build_sample_corpus(tmp_path / "out")
+    examples = CLASSIFICATION.read(str(tmp_path / "out/classification"), "dev")
+    assert examples
+    assert all(e.texts[0].startswith('"So" is the ') for e in examples)
 
 
 def test_a_finished_directory_is_reused(built, monkeypatch):

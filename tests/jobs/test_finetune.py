@@ -15,6 +15,7 @@ from albert_tf.jobs import finetune
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.task_evaluation import evaluate_task
+from albert_tf.rundir.run_results import read_comparison
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 
@@ -120,6 +121,38 @@ def test_a_pooling_is_trained_and_kept(data_dir, pretrained, tmp_path, freeze):
         batch_size=16,
     )
     assert again.metrics["accuracy"] == evaluation["accuracy"]
+
+
+def test_it_is_compared_with_a_simple_model(finished):
+    run_dir, evaluation = finished
+    metrics, (sentence, *_) = read_comparison(run_dir)
+    # Words of the sea and the land tell the label.
+    assert metrics == {"tfidf_accuracy": 1.0, "tfidf_macro_f1": 1.0}
+    assert sentence.startswith(f"accuracy {evaluation['accuracy']:.1%} ")
+    assert "TF-IDF with a linear model (100.0%; " in sentence
+
+
+def test_a_comparison_that_fails_leaves_the_model(
+    data_dir, pretrained, tmp_path, monkeypatch
+):
+    def fail(*args, **options):
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(finetune, "compare_with_baseline", fail)
+    lines = []
+    run(
+        data_dir,
+        pretrained,
+        tmp_path / "run",
+        num_train_steps=1,
+        log=lines.append,
+    )
+    assert (
+        "The comparison with a simple model failed (MemoryError: too large); "
+        "the model is complete."
+    ) in lines
+    assert (tmp_path / "run/model/model.safetensors").is_file()
+    assert read_comparison(str(tmp_path / "run")) == ({}, [])
 
 
 @pytest.fixture
@@ -238,44 +271,6 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
         "learning rate is high, with --learning_rate=0.25;",
         line,
     )
-
-
-@pytest.mark.parametrize(
-    ("metrics", "best_metric", "message"),
-    [
-        (
-            {"accuracy": 0.52, "majority_class_accuracy": 0.5},
-            "accuracy",
-            "accuracy is 0.52, and always answering the most frequent class "
-            "has 0.5",
-        ),
-        ({"accuracy": 0.53, "majority_class_accuracy": 0.5}, "accuracy", ""),
-        (
-            {
-                "pearson": 0.1,
-                "mean_squared_error": 2.5,
-                "mean_guess_mean_squared_error": 2.0,
-            },
-            "pearson",
-            "mean_squared_error is 2.5, and always answering the mean has 2",
-        ),
-        (
-            {
-                "pearson": 0.6,
-                "mean_squared_error": 1.5,
-                "mean_guess_mean_squared_error": 2.0,
-            },
-            "pearson",
-            "",
-        ),
-        ({"f1": 0.1}, "f1", ""),
-    ],
-)
-def test_a_model_that_is_no_better_than_one_guess(
-    metrics, best_metric, message
-):
-    found = finetune._no_better_than_guessing(metrics, best_metric)
-    assert found == message
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,13 @@ import pathlib
 import pytest
 
 from albert_tf.config import FinetuneConfig, UserError, override
-from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
+from albert_tf.jobs.repeated_runs import (
+    RESULTS_FILE,
+    RepeatedRuns,
+    RunResult,
+    repeat,
+)
+from albert_tf.rundir.run_results import write_comparison
 
 # By seed: accuracy at each evaluation.
 ACCURACIES = {7: [0.5, 0.9, 0.8], 8: [0.6, 0.6, 0.7], 9: [None, 0.2, 0.1]}
@@ -81,3 +87,35 @@ def test_the_directory_of_a_single_run(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UserError, match="is the directory of one run; name an"):
         repeat(fake_run, FinetuneConfig(), num_runs=2, run_dir=str(tmp_path))
+
+
+def test_the_comparison_of_each_run_and_of_the_median_one(tmp_path):
+    def compared(config, run_dir):
+        evaluation = fake_run(config, run_dir)
+        comparison = {"metrics": {"tfidf_accuracy": 0.5}, "verdict": [run_dir]}
+        write_comparison(run_dir, 30, comparison)
+        return evaluation
+
+    results = repeat(compared, CONFIG, num_runs=3, run_dir=str(tmp_path))
+    assert results.median_run().verdict == [f"{tmp_path}/run-2"]
+    assert results.summary()["tfidf_accuracy"]["values"] == [0.5] * 3
+    written = json.loads((tmp_path / RESULTS_FILE).read_text())
+    assert written["median_run"] == f"{tmp_path}/run-2"
+    assert written["runs"][0]["verdict"] == [f"{tmp_path}/run-1"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "seed"),
+    [
+        # The worse of the two in the middle.
+        ("accuracy", [0.9, 0.7, 0.8, 0.6], 2),
+        ("loss", [0.9, 0.7, 0.8, 0.6], 3),
+        ("accuracy", [0.9, math.nan, 0.8], 3),
+    ],
+)
+def test_the_median_run(metric, values, seed):
+    runs = [
+        RunResult("", number, {metric: value}, value, 1, [])
+        for number, value in enumerate(values, start=1)
+    ]
+    assert RepeatedRuns(metric, runs).median_run().seed == seed

@@ -5,7 +5,12 @@ import os
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.rundir.run_results import evaluations, run_directories
+from albert_tf.rundir.run_results import (
+    evaluations,
+    read_comparison,
+    run_directories,
+    write_comparison,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,3 +50,14 @@ def test_runs_are_found_in_directories_of_them(tmp_path):
         UserError, match=r"nor a directory of some: no .*\.json"
     ):
         run_directories(f"{runs[0]}/checkpoints")
+
+
+@pytest.mark.parametrize(("step", "found"), [(9, True), (5, False)])
+def test_the_comparison_of_the_last_evaluation_alone(tmp_path, step, found):
+    """A run that was extended may have one of its first end."""
+    lines = [f'{{"step": {n}, "split": "eval"}}\n' for n in (5, 9)]
+    (tmp_path / "metrics.jsonl").write_text("".join(lines))
+    comparison = {"metrics": {"tfidf_accuracy": 0.5}, "verdict": ["better"]}
+    write_comparison(str(tmp_path), step, comparison)
+    expected = ({"tfidf_accuracy": 0.5}, ["better"]) if found else ({}, [])
+    assert read_comparison(str(tmp_path)) == expected

@@ -17,6 +17,7 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.predict import Predictor
 from albert_tf.jobs.task_evaluation import evaluate_task
+from albert_tf.rundir.run_results import read_comparison
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
 from albert_tf.tasks.examples import ChoiceExample
@@ -152,6 +153,9 @@ def finished(request, tmp_path_factory, pretrained):
 def test_it_learns_and_its_model_answers_alike(finished, tmp_path):
     task, root, evaluation, (metric, least) = finished
     assert evaluation[metric] >= least
+    _, verdict = read_comparison(os.path.join(root, "run"))
+    compared = f"{metric.removeprefix('best_')} "
+    assert [line for line in verdict if line.startswith(compared)]
     model = os.path.join(root, "run", "model")
     alone = evaluate_task([model], task, root, split="dev", batch_size=5)
     expected = dict(evaluation)

@@ -12,6 +12,8 @@ from albert_tf.tasks.features import Features
 from albert_tf.text.tokenizer_base import Tokenizer
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
+# A metric of some of the examples, by their numbers, which may repeat.
+SampledMetric = Callable[[np.ndarray], float]
 # The outputs of a head by name: an array for each row of features.
 Outputs = Mapping[str, Sequence[np.ndarray]]
 # Calls a signature of an exported model: of its name and its inputs by name it
@@ -253,6 +255,16 @@ class Kind(abc.ABC):
         task's `metrics`.
         """
 
+    def sampled_metric(
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric], name: str
+    ) -> SampledMetric | None:
+        """Returns a metric as a function of the numbers of examples.
+
+        For resampling: it is called thousands of times. None where `name`
+        cannot be computed that fast.
+        """
+        return None
+
     def config_to_save(
         self, config: FeatureConfig, metrics: Mapping[str, float]
     ) -> FeatureConfig:
@@ -284,6 +296,19 @@ class Kind(abc.ABC):
         A model that has diverged, or learned nothing, has one.
         """
         return None
+
+
+def metric_of_sample(
+    metrics: Mapping[str, Metric],
+    name: str,
+    gold: np.ndarray,
+    predicted: np.ndarray,
+) -> SampledMetric | None:
+    """Returns one of the metrics of `[examples]` as a function of samples."""
+    if name not in metrics:
+        return None
+    metric = metrics[name]
+    return lambda rows: metric(gold[rows], predicted[rows])
 
 
 def metric_values(

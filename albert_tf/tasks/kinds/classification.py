@@ -17,8 +17,10 @@ from albert_tf.tasks.kinds.base import (
     Metric,
     Outputs,
     Prediction,
+    SampledMetric,
     ScoredExamples,
     Table,
+    metric_of_sample,
     metric_values,
 )
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
@@ -71,6 +73,12 @@ class ClassKind(Kind):
             f"majority_class_{name}": value
             for name, value in of_majority.items()
         }
+
+    def sampled_metric(
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric], name: str
+    ) -> SampledMetric | None:
+        """Returns a metric as a function of the numbers of examples."""
+        return metric_of_sample(metrics, name, *self.gold_and_predicted(scored))
 
     def figure(self, scored: ScoredExamples) -> Figure:
         """Returns a confusion matrix, or probabilities of very many labels."""

@@ -17,6 +17,7 @@ from albert_tf.tasks.kinds.base import (
     Metric,
     Outputs,
     Prediction,
+    SampledMetric,
     ScoredExamples,
 )
 from albert_tf.tasks.kinds.span_answers import QuestionScores
@@ -231,6 +232,18 @@ class Spans(Kind):
         return span_answers.compute_metrics(
             scored.examples, scored.scores, scored.config.null_threshold
         )
+
+    def sampled_metric(
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric], name: str
+    ) -> SampledMetric | None:
+        """Returns the mean of the questions' exact match or F1."""
+        if name not in ("exact_match", "exact", "f1"):
+            # A threshold is chosen anew for each sample.
+            return None
+        values = span_answers.scores_of_each(
+            scored.examples, scored.scores, scored.config.null_threshold
+        )[name]
+        return lambda rows: float(values[rows].mean())
 
     def _prediction(
         self, example: Question, scores: QuestionScores, scored: ScoredExamples

@@ -15,7 +15,9 @@ from albert_tf.tasks.kinds.base import (
     Metric,
     Outputs,
     Prediction,
+    SampledMetric,
     ScoredExamples,
+    metric_of_sample,
     metric_values,
 )
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
@@ -88,9 +90,17 @@ class Regression(TextKind):
         gold = self.label_ids(scored.examples, ())
         predicted = np.array(scored.scores)
         return metric_values(metrics, gold, predicted) | {
-            "mean_squared_error": float(np.mean(np.square(predicted - gold))),
+            "mean_squared_error": _mean_squared_error(gold, predicted),
             "mean_guess_mean_squared_error": float(np.var(gold)),
         }
+
+    def sampled_metric(
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric], name: str
+    ) -> SampledMetric | None:
+        """Returns a metric as a function of the numbers of examples."""
+        every = {**metrics, "mean_squared_error": _mean_squared_error}
+        gold = self.label_ids(scored.examples, ())
+        return metric_of_sample(every, name, gold, np.array(scored.scores))
 
     def _prediction(
         self, example: Example, scores: float, scored: ScoredExamples
@@ -117,3 +127,7 @@ class Regression(TextKind):
         numbers = {f"{score:.3g}" for score in scored.scores}
         several = len(scored.scores) > 1
         return numbers.pop() if several and len(numbers) == 1 else None
+
+
+def _mean_squared_error(gold: np.ndarray, predicted: np.ndarray) -> float:
+    return float(np.mean(np.square(predicted - gold)))

@@ -168,7 +168,7 @@ def compute_metrics(
     found = predictions(questions, scores, null_threshold)
     if scores[0].no_answer is None:
         return scores_v1(questions, found)
-    threshold = _best_threshold(questions, scores)
+    threshold = best_threshold(questions, scores)
     best = scores_v2(questions, predictions(questions, scores, threshold))
     guess = scores_v2(questions, dict.fromkeys(found, ""))
     return scores_v2(questions, found) | {
@@ -179,7 +179,21 @@ def compute_metrics(
     }
 
 
-def _best_threshold(
+def scores_of_each(
+    questions: Sequence[Question],
+    scores: Sequence[QuestionScores],
+    null_threshold: float = 0.0,
+) -> dict[str, np.ndarray]:
+    """Returns exact match and F1 of each question, in percent, by name."""
+    found = predictions(questions, scores, null_threshold)
+    is_first = scores[0].no_answer is None
+    names = ("exact_match" if is_first else "exact", "f1")
+    official = scores_v1 if is_first else scores_v2
+    rows = [official([question], found) for question in questions]
+    return {name: np.array([row[name] for row in rows]) for name in names}
+
+
+def best_threshold(
     questions: Sequence[Question], scores: Sequence[QuestionScores]
 ) -> float:
     """Returns the lowest of the null thresholds whose F1 is the best.

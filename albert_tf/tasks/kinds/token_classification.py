@@ -14,6 +14,7 @@ from albert_tf.tasks.kinds.base import (
     Metric,
     Outputs,
     Prediction,
+    SampledMetric,
     ScoredExamples,
     Table,
 )
@@ -26,8 +27,10 @@ from albert_tf.tasks.kinds.classification import (
 from albert_tf.tasks.metrics.entities import (
     Tags,
     are_entity_tags,
+    entity_counts,
     entity_scores,
     entity_table,
+    scores_of_counts,
 )
 from albert_tf.tasks.metrics.scalar import accuracy
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -207,6 +210,21 @@ class TokenClassification(ClassKind):
         """Returns `entity_scores`, and `majority_class_accuracy`."""
         scores = entity_scores(*_gold_and_predicted(scored))
         return scores | super().compute_metrics(scored, {"accuracy": accuracy})
+
+    def sampled_metric(
+        self, scored: ScoredExamples, metrics: Mapping[str, Metric], name: str
+    ) -> SampledMetric | None:
+        """Returns a metric as a function of the numbers of sentences."""
+        gold, predicted = _gold_and_predicted(scored)
+        if name == "accuracy":
+            right = [
+                [a == b for a, b in zip(*tags, strict=True)]
+                for tags in zip(gold, predicted, strict=True)
+            ]
+            counts = np.array([(sum(row), len(row)) for row in right])
+            return lambda rows: float(np.divide(*counts[rows].sum(axis=0)))
+        counts = entity_counts(gold, predicted)
+        return lambda rows: scores_of_counts(*counts[rows].sum(axis=0))[name]
 
     def _prediction(
         self, example: WordsExample, scores: np.ndarray, scored: ScoredExamples

@@ -1,0 +1,1 @@
+"""Simple models that a fine-tuned one is compared with."""

@@ -1,0 +1,181 @@
+"""The sentences on a model and the simple model of its task."""
+
+import math
+
+import numpy as np
+import pytest
+
+from albert_tf.config import FeatureConfig, ModelConfig
+from albert_tf.jobs.baseline_comparison import (
+    Comparison,
+    compare_with_baseline,
+    no_better_than_guessing,
+)
+from albert_tf.tasks.baselines.table import baseline_scores
+from albert_tf.tasks.catalog import TASKS
+from albert_tf.tasks.examples import Example
+from albert_tf.tasks.kinds.base import ScoredExamples
+
+TITLE = "TF-IDF with a linear model"
+
+
+@pytest.mark.parametrize(
+    ("metric", "model", "baseline", "ends", "sentence"),
+    [
+        (
+            *("accuracy", 0.883, 0.864, (0.004, 0.034)),
+            "accuracy 88.3% is 1.9 points better than {} (86.4%; 95% "
+            "interval 0.4 to 3.4, 872 examples).",
+        ),
+        (
+            *("accuracy_mismatched", 0.713, 0.764, (-0.081, -0.02)),
+            "accuracy_mismatched 71.3% is 5.1 points worse than {} (76.4%; "
+            "95% interval 2.0 to 8.1, 872 examples).",
+        ),
+        (
+            *("accuracy", 0.73, 0.745, (-0.04, 0.0)),
+            "accuracy 73.0% cannot be told apart from {} (74.5%; 95% "
+            "interval of the difference -4.0 to 0.0, 872 examples).",
+        ),
+        # In percent already.
+        (
+            *("f1", 31.2, 13.1, (16.2, 20.0)),
+            "f1 31.2 is 18.1 better than {} (13.1; 95% interval 16.2 to "
+            "20.0, 872 examples).",
+        ),
+        (
+            *("pearson", 0.28, 0.72, (math.nan, math.nan)),
+            "pearson 0.280 is 0.440 worse than {} (0.720; 95% interval not "
+            "known, 872 examples).",
+        ),
+        (
+            *("pearson", math.nan, 0.72, (math.nan, math.nan)),
+            "pearson is not defined for these predictions; {} has 0.720.",
+        ),
+    ],
+)
+def test_sentences(metric, model, baseline, ends, sentence):
+    comparison = Comparison(
+        metric, TITLE, 872, model, baseline, model - baseline, *ends
+    )
+    assert comparison.sentence() == sentence.format(TITLE)
+
+
+TRAIN = [
+    Example((f"{word} thing",), str(number % 2))
+    for number, word in enumerate(["bad", "good"] * 10)
+]
+# The words tell the label, as in TRAIN, in 30 of 40.
+DEV = [
+    Example(
+        (f"{['bad', 'good'][number % 2]} one",),
+        str((number + (number < 10)) % 2),
+    )
+    for number in range(40)
+]
+
+
+def compared(right, width=312):
+    """The comparison of a model that is right on these examples."""
+    gold = np.array([int(example.label) for example in DEV])
+    classes = np.where(right, gold, 1 - gold)
+    scored = ScoredExamples(
+        DEV, list(np.eye(2)[classes]), FeatureConfig(), ["0", "1"]
+    )
+    return compare_with_baseline(
+        TASKS["SST-2"],
+        {"": scored},
+        {"": baseline_scores(TASKS["SST-2"], TRAIN, DEV)},
+        metric="accuracy",
+        model=ModelConfig(
+            hidden_size=width, num_attention_heads=1, intermediate_size=8
+        ),
+    )
+
+
+def test_a_better_model_is_told_without_advice():
+    found = compared(np.ones(40, bool))
+    (sentence,) = found["verdict"]
+    start = f"accuracy 100.0% is 25.0 points better than {TITLE} (75.0%; 95%"
+    assert sentence.startswith(start)
+    assert found["metrics"] == {"tfidf_accuracy": 0.75}
+    (comparison,) = found["comparisons"]
+    assert comparison["better_by"] == 0.25
+    # The normal interval of ten differences of 1 among 40.
+    half = 1.96 * math.sqrt(0.25 * 0.75 / 40)
+    ends = (comparison["low"], comparison["high"])
+    assert ends == pytest.approx((0.25 - half, 0.25 + half), abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("width", "advice"),
+    [(312, "a larger --preset"), (768, "unless these are released weights")],
+)
+def test_a_model_like_the_baseline_gets_advice(width, advice):
+    sentence, to_try = compared(np.arange(40) >= 10, width)["verdict"]
+    assert "accuracy 75.0% cannot be told apart from" in sentence
+    assert to_try.startswith("To try: ")
+    assert advice in to_try
+
+
+def test_a_kind_without_a_simple_model_has_the_warning_alone():
+    scored = ScoredExamples(
+        DEV, [np.array([1.0, 0.0])] * 40, FeatureConfig(), ["0", "1"]
+    )
+    found = compare_with_baseline(
+        TASKS["SST-2"],
+        {"": scored},
+        {},
+        metric="accuracy",
+        model=ModelConfig(),
+    )
+    (warning,) = found["verdict"]
+    assert warning.startswith("WARNING: accuracy is 0.5, and always answering")
+    assert not found["metrics"]
+
+
+def test_a_model_below_the_majority_class_is_warned_of():
+    warning, sentence, _ = compared(np.arange(40) % 4 == 0)["verdict"]
+    assert warning == (
+        "WARNING: accuracy is 0.25, and always answering the most frequent "
+        "class has 0.5: no better than guessing."
+    )
+    assert "is 50.0 points worse than" in sentence
+
+
+@pytest.mark.parametrize(
+    ("metrics", "best_metric", "message"),
+    [
+        (
+            {"accuracy": 0.52, "majority_class_accuracy": 0.5},
+            "accuracy",
+            "accuracy is 0.52, and always answering the most frequent class "
+            "has 0.5",
+        ),
+        ({"accuracy": 0.53, "majority_class_accuracy": 0.5}, "accuracy", ""),
+        (
+            {
+                "pearson": 0.1,
+                "mean_squared_error": 2.5,
+                "mean_guess_mean_squared_error": 2.0,
+            },
+            "pearson",
+            "mean_squared_error is 2.5, and always answering the mean has 2",
+        ),
+        (
+            {
+                "pearson": 0.6,
+                "mean_squared_error": 1.5,
+                "mean_guess_mean_squared_error": 2.0,
+            },
+            "pearson",
+            "",
+        ),
+        ({"f1": 0.1}, "f1", ""),
+    ],
+)
+def test_a_model_that_is_no_better_than_one_guess(
+    metrics, best_metric, message
+):
+    found = no_better_than_guessing(metrics, best_metric)
+    assert found == message

@@ -194,7 +194,8 @@ def check_programs(directory, tmp_path, other_libraries=True):
         forms |= {"google_tf1": "none", "keras_hub": "none"}
     for form, head in forms.items():
         if not all(
-            map(FORMATS[form].supports, loaded.model.head_classes().values())
+            FORMATS[form].supports(head, loaded.model.config)
+            for head in loaded.model.head_classes().values()
         ):
             head = "none"
         lines = []

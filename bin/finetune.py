@@ -25,6 +25,7 @@ from albert_tf.config import (
 )
 from albert_tf.rundir.run_results import read_comparison
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.recipes import RECIPES, Recipe
 from bin import command_line, own_rows, tasks, training_programs
 
 FLAGS = flags.FLAGS
@@ -39,10 +40,12 @@ def define_flags() -> None:
     tasks.define_feature_flags()
     flags.DEFINE_enum(
         "recipe",
-        "v2",
-        ["v1", "v2", "none"],
-        "Source of settings without a flag: the paper's Table 14, for the "
-        "first or the second models; none: the defaults below.",
+        "auto",
+        list(RECIPES),
+        "Source of settings without a flag. auto: the paper's for models of "
+        "its sizes, for narrower ones what they were found to need; v1, v2: "
+        "the paper's Table 14, for the first or the second models; none: the "
+        "defaults below.",
     )
     flags.DEFINE_string(
         "tokenizer",
@@ -82,7 +85,7 @@ def main() -> None:
     from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
 
     initial = find_initial_weights(FLAGS.init_from)
-    config, model_changes = settings(task)
+    config, model_changes = settings(task, initial.config)
     positions = initial.config.max_position_embeddings
     is_longer = config.features.max_seq_length > positions
     if is_longer and FLAGS.max_seq_length is None:
@@ -129,8 +132,10 @@ def main() -> None:
     )
 
 
-def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
-    """Returns the settings, and the changes to the architecture.
+def settings(
+    task: Task, model: ModelConfig
+) -> tuple[FinetuneConfig, dict[str, Any]]:
+    """Returns the settings, and the changes to the architecture `model`.
 
     The defaults, then the recipe's or those of --config_json, then the flags.
     Prints what is of the recipe.
@@ -160,7 +165,8 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
             "finetune", FinetuneConfig
         )
     else:
-        known = _recipe(task, given)
+        recipe = _recipe(task, model)
+        known = _without_length(recipe.settings, given)
         config = override(
             config,
             {k: v for k, v in known.items() if k not in TASK_SETTINGS},
@@ -178,38 +184,45 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
         sections = to_dict(config).values()
         used = dict(itertools.chain(*(s.items() for s in sections)))
         used |= model_changes
-        _print_recipe(task, known, given | given_model, used)
+        _print_recipe(recipe.source, known, given | given_model, used)
     return config, model_changes
 
 
 def _print_recipe(
-    task: Task,
-    recipe: Mapping[str, Any],
+    source: str,
+    settings: Mapping[str, Any],
     given: Collection[str],
     used: Mapping[str, Any],
 ) -> None:
     """Prints the settings of a recipe that no flag has replaced."""
     kept = [
         f"{name}={value}"
-        for name, value in recipe.items()
+        for name, value in settings.items()
         if name not in given and used[name] == value
     ]
     if kept:
-        print(f"Settings of the paper for {task.name}: {', '.join(kept)}.")
+        print(f"Settings {source}: {', '.join(kept)}.")
 
 
-def _recipe(task: Task, given: Collection[str]) -> dict[str, Any]:
-    """Returns the settings of --recipe."""
-    if FLAGS.recipe == "none":
-        return {}
-    settings = dict(task.settings)
-    if FLAGS.recipe == "v2":
-        settings |= task.settings_v2
-    # A given length of training replaces its steps and warm-up.
-    if {"num_train_steps", "num_train_epochs"} & set(given):
-        settings.pop("num_train_steps", None)
-        settings.pop("num_warmup_steps", None)
-    return settings
+def _recipe(task: Task, model: ModelConfig) -> Recipe:
+    """Returns the recipe that --recipe names."""
+
+    def count_examples() -> int:
+        # What there is to say of the rows is logged when they are used.
+        return len(task.read(FLAGS.data_dir, "train", lambda _: None))
+
+    return RECIPES[FLAGS.recipe](task, model, count_examples)
+
+
+def _without_length(
+    settings: Mapping[str, Any], given: Collection[str]
+) -> dict[str, Any]:
+    """Returns a recipe's settings without a length that a flag replaces."""
+    replaced = {"num_train_steps", "num_train_epochs"}
+    if replaced.isdisjoint(given):
+        return dict(settings)
+    replaced.add("num_warmup_steps")
+    return {n: v for n, v in settings.items() if n not in replaced}
 
 
 if __name__ == "__main__":

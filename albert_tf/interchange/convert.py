@@ -190,11 +190,14 @@ def _class(
     for name, head_class in kind.head_classes().items():
         is_own = is_own_pooling(head_class.reads, config)
         pooling = f" with pooling={config.pooling}" * is_own
-        require(
-            target.supports(head_class, config),
+        message = (
             f"{target.library} has no head {name}{pooling}, so it cannot hold "
-            f"an {kind.__name__}; --head=none takes the encoder alone.",
+            f"an {kind.__name__}; --head=none takes the encoder alone"
         )
+        common = override(config, {"pooling": ModelConfig().pooling})
+        if target.supports(head_class, common):
+            message += ", and fine-tuning with --pooling=first makes one"
+        require(target.supports(head_class, config), f"{message}.")
     return kind
 
 

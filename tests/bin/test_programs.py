@@ -16,8 +16,10 @@ from pretraining_runs import flags_of
 from program_runner import run_program
 from training_fixtures import write_task
 
-from albert_tf.config import FinetuneConfig, override, to_dict
+from albert_tf.config import FinetuneConfig, ModelConfig, override, to_dict
+from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.tasks.kinds.base import Prediction
+from albert_tf.tasks.recipes import RECIPES
 from bin import command_line, evaluate, finetune, tasks
 
 
@@ -305,12 +307,15 @@ def test_the_worst_errors(capsys):
     assert "at a" not in capsys.readouterr().out
 
 
-def settings(*flags, config_json):
+def settings(*flags, config_json, hidden_size=768):
     """Returns the settings of fine-tuning, and how the program ends."""
     found = {}
+    model = override(
+        ModelConfig(), {"hidden_size": hidden_size, "num_attention_heads": 2}
+    )
 
     def main():
-        config, changes = finetune.settings(tasks.chosen())
+        config, changes = finetune.settings(tasks.chosen(), model)
         for part in to_dict(config).values():
             found.update(part)
         found.update(changes)
@@ -339,6 +344,28 @@ def test_what_is_printed_of_a_recipe_is_used(flag, warm_up):
     found = re.findall(r"(\w+)=([^ ,]+)", line.removesuffix("."))
     assert ("num_warmup_steps=200" in line) == bool(warm_up)
     assert {name: str(used[name]) for name, _ in found} == dict(found)
+
+
+def test_a_small_model_gets_other_settings_which_flags_replace(tmp_path):
+    write_task(tmp_path, ["A sea.\tsea", "A land.\tland"])
+    flags = [
+        "--task=classification",
+        f"--data_dir={tmp_path}",
+        "--pooling=first",
+        "--num_train_steps=7",
+    ]
+    used, done = settings(*flags, config_json="", hidden_size=128)
+    assert done.status == 0, done.error
+    narrow = {"hidden_size": 128, "num_attention_heads": 2}
+    expected = RECIPES["auto"](
+        CLASSIFICATION, override(ModelConfig(), narrow), lambda: 2
+    ).settings
+    assert used["learning_rate"] == expected["learning_rate"] > 2e-5
+    assert used["pooling"] == "first"
+    assert used["num_train_steps"] == 7
+    (line,) = (x for x in done.stdout.split("\n") if "128 wide" in x)
+    assert f"learning_rate={expected['learning_rate']}" in line
+    assert "pooling" not in line and "num_train" not in line
 
 
 @pytest.fixture

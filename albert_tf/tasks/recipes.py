@@ -1,0 +1,66 @@
+"""RECIPES: the settings that fine-tuning starts from, one row each."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from albert_tf.config import ModelConfig
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.regression import Regression
+
+# The width of the smallest model of the paper.
+PAPER_WIDTH = 768
+# Up to so many examples a small model needs more epochs, and can take a higher
+# rate.
+FEW_EXAMPLES = 20_000
+
+
+class Recipe(NamedTuple):
+    """Settings by name, and where they come from, in words."""
+
+    settings: Mapping[str, Any]
+    source: str
+
+
+def _paper(task: Task, changes: Mapping[str, Any]) -> Recipe:
+    return Recipe({**task.settings, **changes}, f"of the paper for {task.name}")
+
+
+def _fitting(
+    task: Task, model: ModelConfig, count_examples: Callable[[], int]
+) -> Recipe:
+    """Returns the paper's for models of its sizes, others for small ones.
+
+    (RESULTS.md, "Settings of fine-tuning for small models", has the search.)
+    """
+    width = model.hidden_size
+    if width >= PAPER_WIDTH:
+        return _paper(task, task.settings_v2)
+    num_examples = count_examples()
+    few = num_examples <= FEW_EXAMPLES
+    settings: dict[str, Any] = {
+        "learning_rate": 3e-4 if few else 1e-4,
+        "num_train_epochs": 5.0 if few else 3.0,
+        "train_batch_size": 32,
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "classifier_dropout_prob": 0.1,
+    }
+    if isinstance(task.kind, Classification | Regression):
+        settings["pooling"] = "mean"
+    # What follows from the task's texts, not from the model.
+    if "max_seq_length" in task.settings:
+        settings["max_seq_length"] = task.settings["max_seq_length"]
+    return Recipe(
+        settings, f"for a model {width} wide and {num_examples:,} examples"
+    )
+
+
+# Functions of the task, the architecture, and a function that counts the
+# training examples.
+RECIPES: dict[str, Callable[[Task, ModelConfig, Callable], Recipe]] = {
+    "auto": _fitting,
+    "v1": lambda task, model, count: _paper(task, {}),
+    "v2": lambda task, model, count: _paper(task, task.settings_v2),
+    "none": lambda task, model, count: Recipe({}, ""),
+}

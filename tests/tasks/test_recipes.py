@@ -1,0 +1,62 @@
+"""Settings of fine-tuning by the task, the model and the examples."""
+
+import pytest
+
+from albert_tf.config import (
+    FinetuneConfig,
+    ModelConfig,
+    override,
+    setting_fields,
+)
+from albert_tf.tasks.catalog import TASKS
+from albert_tf.tasks.recipes import FEW_EXAMPLES, PAPER_WIDTH, RECIPES
+
+
+def recipe(name, task="RTE", width=128, num_examples=5000):
+    model = override(
+        ModelConfig(), {"hidden_size": width, "num_attention_heads": 4}
+    )
+    return RECIPES[name](TASKS[task], model, lambda: num_examples)
+
+
+@pytest.mark.parametrize("width", [PAPER_WIDTH, 4096])
+def test_models_of_the_papers_sizes_get_the_papers_settings(width):
+    task = TASKS["RACE"]
+    expected = {**task.settings, **task.settings_v2}
+    assert recipe("auto", "RACE", width) == recipe("v2", "RACE", width)
+    assert recipe("auto", "RACE", width).settings == expected
+    assert recipe("v1", "RACE", width).settings == task.settings
+
+
+@pytest.mark.parametrize("width", [128, 512])
+def test_narrower_models_learn_at_a_higher_rate(width):
+    small = recipe("auto", width=width)
+    assert (
+        small.settings["learning_rate"] > TASKS["RTE"].settings["learning_rate"]
+    )
+    assert small.source == f"for a model {width} wide and 5,000 examples"
+    assert small.settings["max_seq_length"] == 512
+    known = {*setting_fields(FinetuneConfig), *setting_fields(ModelConfig)}
+    assert small.settings.keys() <= known
+
+
+def test_many_examples_are_seen_less_often():
+    few, many = (
+        recipe("auto", num_examples=n).settings
+        for n in (FEW_EXAMPLES, FEW_EXAMPLES + 1)
+    )
+    assert few["num_train_epochs"] > many["num_train_epochs"]
+    assert few["learning_rate"] > many["learning_rate"]
+
+
+def test_only_heads_of_texts_are_pooled():
+    assert "pooling" in recipe("auto", "STS-B").settings
+    assert "pooling" not in recipe("auto", "SQuAD1.1").settings
+
+
+def test_the_examples_are_counted_only_for_a_small_model():
+    def count():
+        raise AssertionError
+
+    for name in RECIPES:
+        RECIPES[name](TASKS["RTE"], ModelConfig(), count)

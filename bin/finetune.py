@@ -23,7 +23,7 @@ from albert_tf.config import (
     require,
     to_dict,
 )
-from albert_tf.rundir.run_results import read_comparison
+from albert_tf.rundir.run_results import read_comparison, title
 from albert_tf.tasks.base import Task
 from bin import command_line, own_rows, tasks, training_programs
 
@@ -106,7 +106,9 @@ def main() -> None:
     if FLAGS.num_runs == 1:
         evaluation = run(config, FLAGS.run_dir)
         metrics, verdict = read_comparison(FLAGS.run_dir)
-        training_programs.print_evaluation(evaluation | metrics, verdict)
+        training_programs.print_evaluation(
+            evaluation | metrics, verdict, title(FLAGS.run_dir)
+        )
         return
     results = repeat(
         run, config, num_runs=FLAGS.num_runs, run_dir=FLAGS.run_dir
@@ -116,7 +118,7 @@ def main() -> None:
         numbers = row["median"], row["spread"], *row["values"]
         rows.append([name, *(f"{number:.4f}" for number in numbers)])
     seeds = [f"seed {run.seed}" for run in results.runs]
-    header = ["at the end", "median", "spread", *seeds]
+    header = ["on dev", "median", "spread", *seeds]
     print(f"\n{command_line.format_table(rows, header)}\n")
     median = results.median_run()
     if median.verdict:

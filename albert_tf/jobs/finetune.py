@@ -381,12 +381,12 @@ class _Finetuning(Job):
 
     def conclude(self, step: int) -> None:
         chief = is_chief(self.strategy)
-        if self._scored_step != step:
-            # The best evaluation, or the last one, was of another process, or
-            # others followed it.
+        if not self._last_scored:
+            # The run had ended before, perhaps without a comparison.
             done = chief and compared_step(self.run_dir) == step
             if broadcast(self.strategy, float(done)):
                 return
+        if self._scored_step != step:
             self._score(step)
         if chief:
             self._compare(step)

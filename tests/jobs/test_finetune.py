@@ -426,6 +426,26 @@ def test_the_model_is_that_of_the_best_evaluation(
 
 
 @pytest.mark.slow
+def test_the_comparison_is_of_the_averaged_weights(
+    unlearned, wrong_dir, pretrained, tmp_path, monkeypatch
+):
+    """Scored again, where a run was killed before it."""
+    compared = []
+
+    def compare(task, scored, *args, **options):
+        compared.append(scored[""].scores)
+        return {}
+
+    monkeypatch.setattr(finetune, "compare_with_baseline", compare)
+    shorter = UNLEARNING | {"num_train_steps": 4}
+    run(wrong_dir, pretrained, tmp_path / "4", **shorter)
+    shutil.copytree(unlearned[0], tmp_path / "run")
+    (tmp_path / "run/baseline.json").unlink()
+    run(wrong_dir, pretrained, tmp_path / "run", **UNLEARNING)
+    np.testing.assert_array_equal(compared[1], compared[0])
+
+
+@pytest.mark.slow
 def test_the_best_model_after_kills(
     unlearned, wrong_dir, pretrained, tmp_path, monkeypatch
 ):

@@ -8,7 +8,7 @@ python -m bin.finetune --task=custom \\
 """
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -23,7 +23,7 @@ from albert_tf.config import (
     require,
     to_dict,
 )
-from albert_tf.rundir.run_results import read_comparison
+from albert_tf.rundir.run_results import read_comparison, title
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.recipes import RECIPES, Recipe
 from bin import command_line, own_rows, tasks, training_programs
@@ -109,7 +109,9 @@ def main() -> None:
     if FLAGS.num_runs == 1:
         evaluation = run(config, FLAGS.run_dir)
         metrics, verdict = read_comparison(FLAGS.run_dir)
-        training_programs.print_evaluation(evaluation | metrics, verdict)
+        training_programs.print_evaluation(
+            evaluation | metrics, verdict, title(FLAGS.run_dir)
+        )
         return
     results = repeat(
         run, config, num_runs=FLAGS.num_runs, run_dir=FLAGS.run_dir
@@ -119,7 +121,7 @@ def main() -> None:
         numbers = row["median"], row["spread"], *row["values"]
         rows.append([name, *(f"{number:.4f}" for number in numbers)])
     seeds = [f"seed {run.seed}" for run in results.runs]
-    header = ["at the end", "median", "spread", *seeds]
+    header = ["on dev", "median", "spread", *seeds]
     print(f"\n{command_line.format_table(rows, header)}\n")
     median = results.median_run()
     if median.verdict:
@@ -207,11 +209,11 @@ def _print_recipe(
 def _recipe(task: Task, model: ModelConfig) -> Recipe:
     """Returns the recipe that --recipe names."""
 
-    def count_examples() -> int:
+    def read() -> Sequence[Any]:
         # What there is to say of the rows is logged when they are used.
-        return len(task.read(FLAGS.data_dir, "train", lambda _: None))
+        return task.read(FLAGS.data_dir, "train", lambda _: None)
 
-    return RECIPES[FLAGS.recipe](task, model, count_examples)
+    return RECIPES[FLAGS.recipe](task, model, read)
 
 
 def _without_length(

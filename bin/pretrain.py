@@ -84,7 +84,7 @@ def main() -> None:
         max_copied_bytes=math.inf if limit is None else 1e9 * limit,
     )
     training_programs.print_evaluation(
-        evaluation, pretraining_verdict(evaluation, config)
+        evaluation, pretraining_verdict(evaluation, config), FLAGS.run_dir
     )
 
 

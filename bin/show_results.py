@@ -1,4 +1,4 @@
-"""The last evaluation of each run, in one table beside trivial baselines.
+"""The evaluation of each run's model, in one table beside trivial baselines.
 
 python -m bin.show_results --run_dirs=runs/tiny,runs/mytask
 python -m bin.show_results --run_dirs=runs
@@ -10,9 +10,10 @@ from albert_tf.config import UserError
 from albert_tf.records.loss_terms import MASKED_LM, LossTerm
 from albert_tf.records.sentence_objectives import pretraining_loss_terms
 from albert_tf.rundir.run_results import (
-    evaluations,
     read_comparison,
+    result,
     run_directories,
+    title,
 )
 from bin import command_line
 
@@ -109,8 +110,8 @@ def main() -> None:
     for path in FLAGS.run_dirs:
         for run_dir in run_directories(path):
             try:
-                found[run_dir] = {
-                    **evaluations(run_dir)[-1],
+                found[title(run_dir)] = {
+                    **result(run_dir),
                     **read_comparison(run_dir)[0],
                 }
             except UserError as error:

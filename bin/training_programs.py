@@ -59,10 +59,13 @@ def recorded_config(
 
 
 def print_evaluation(
-    evaluation: dict[str, float], verdict: Iterable[str]
+    evaluation: dict[str, float], verdict: Iterable[str], title: str
 ) -> None:
-    """Prints the last evaluation of the run, in words, and the model's path."""
-    print(f"\n{results_table({FLAGS.run_dir: evaluation})}\n")
+    """Prints the model's evaluation in a table, then in words, and its path.
+
+    `title` is that of the run in the table.
+    """
+    print(f"\n{results_table({title: evaluation})}\n")
     for line in verdict:
         print(line)
     print(f"The model is in {FLAGS.run_dir}/model.")

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import ModelConfig
+from albert_tf.rundir.run_results import is_better
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of
 from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.metrics.bootstrap import paired_interval
-from albert_tf.training.job import MARGIN_ABOVE_BASELINE, is_better
+from albert_tf.training.job import MARGIN_ABOVE_BASELINE
 
 # The width of `base`; released weights have at least this.
 _WIDTH_OF_BASE = 768

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from albert_tf.cluster.distribution import broadcast, is_chief
 from albert_tf.config import (
     FinetuneConfig,
     ModelConfig,
@@ -31,7 +32,7 @@ from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.rundir.run_directory import extended
-from albert_tf.rundir.run_results import write_comparison
+from albert_tf.rundir.run_results import compared_step, write_comparison
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of, baseline_scores
 from albert_tf.tasks.examples import Log
@@ -58,9 +59,10 @@ def run_finetuning(
     cache_dir: str = "",
     log: Log = print,
 ) -> dict[str, float]:
-    """Fine-tunes to the last step and returns the evaluation on dev examples.
+    """Fine-tunes and returns the best evaluation on dev examples.
 
-    Writes the files of `run_pretraining`, and resumes as it does.
+    Writes the files of `run_pretraining`, and resumes as it does, but model/
+    is the model of the best evaluation, by `best_metric`.
 
     Args:
         config: all settings but the architecture, which is that of `initial`.
@@ -268,6 +270,7 @@ def _resolve(
 class _Finetuning(Job):
     """Fine-tuning; `evaluated` is by the suffix of the metrics' names."""
 
+    name = "finetune"
     task: Task
     labels: list[str]
     examples: dict[str, Sequence[Any]]
@@ -276,6 +279,7 @@ class _Finetuning(Job):
     _last_scored: dict[str, ScoredExamples] = dataclasses.field(
         default_factory=dict
     )
+    _scored_step: int = -1
 
     def build_model(self, **options: Any) -> AlbertModel:
         build = model_class(self.task.kind.head)
@@ -285,7 +289,7 @@ class _Finetuning(Job):
 
     def description(self) -> dict:
         return {
-            "job": "finetune",
+            "job": self.name,
             "task": self.task.name,
             "config": to_dict(self.config),
             "model": to_dict(self.model_config),
@@ -302,9 +306,8 @@ class _Finetuning(Job):
     def evaluate(self, step: int) -> dict[str, float]:
         kind = self.task.kind
         metrics: dict[str, float] = {}
-        for suffix, part in self.evaluated.items():
-            loss, scored = part.score(self.trainer)
-            self._last_scored[suffix] = scored
+        for suffix, loss in self._score(step).items():
+            scored = self._last_scored[suffix]
             found = kind.compute_metrics(scored, self.task.metrics)
             if step >= self.config.optimizer.num_warmup_steps:
                 constant = kind.constant_prediction(scored)
@@ -312,6 +315,14 @@ class _Finetuning(Job):
             for name, value in ({"loss": loss} | found).items():
                 metrics[f"{name}{suffix}"] = value
         return metrics
+
+    def _score(self, step: int) -> dict[str, float]:
+        """Scores the held-out examples; returns the mean losses."""
+        losses = {}
+        for suffix, part in self.evaluated.items():
+            losses[suffix], self._last_scored[suffix] = part.score(self.trainer)
+        self._scored_step = step
+        return losses
 
     def _warn_if_not_learning(
         self,
@@ -369,9 +380,19 @@ class _Finetuning(Job):
         }
 
     def conclude(self, step: int) -> None:
+        chief = is_chief(self.strategy)
         if not self._last_scored:
-            # The run had ended before.
-            return
+            # The run had ended before, perhaps without a comparison.
+            done = chief and compared_step(self.run_dir) == step
+            if broadcast(self.strategy, float(done)):
+                return
+        if self._scored_step != step:
+            self._score(step)
+        if chief:
+            self._compare(step)
+
+    def _compare(self, step: int) -> None:
+        """Writes the comparison of the scored model with a simple one."""
         try:
             comparison = compare_with_baseline(
                 self.task,

@@ -339,6 +339,7 @@ def _unequal_lengths(phases: Sequence[_Phase]) -> Iterator[str]:
 class _Pretraining(Job):
     """Pretraining on shards; `held_out` has the batches of evaluations."""
 
+    name = "pretrain"
     phases: Sequence[_Phase]
     held_out: SourceSchedule
 
@@ -347,7 +348,7 @@ class _Pretraining(Job):
 
     def description(self) -> dict:
         return {
-            "job": "pretrain",
+            "job": self.name,
             "config": to_dict(self.config),
             "train_data": [phase.train.fingerprint for phase in self.phases],
             "eval_data": [phase.held_out.fingerprint for phase in self.phases],

@@ -14,10 +14,11 @@ from albert_tf.io.json_files import read_json, write_json
 from albert_tf.rundir.run_directory import CONFIG
 from albert_tf.rundir.run_results import (
     evaluations,
+    is_better,
     json_metrics,
     read_comparison,
+    result,
 )
-from albert_tf.training.job import is_better
 
 RESULTS_FILE = "results.json"
 
@@ -26,15 +27,17 @@ RESULTS_FILE = "results.json"
 class RunResult:
     """The result of one run; a row of `runs` in results.json.
 
-    `best` is optimistic: chosen on the examples that it is measured on.
-    `verdict` is the comparison with a simple model in words.
+    `evaluation` is that of the run's model, the best one, of `step`. It is
+    optimistic: the model was chosen on the examples that it is measured on.
+    `last` is the `best_metric` of the last evaluation, and `verdict` the
+    comparison with a simple model in words.
     """
 
     run_dir: str
     seed: int
-    last: dict[str, float]
-    best: float
-    best_step: int
+    evaluation: dict[str, float]
+    step: int
+    last: float
     verdict: list[str]
 
 
@@ -48,14 +51,14 @@ class RepeatedRuns:
     def summary(self) -> dict[str, dict[str, Any]]:
         """Returns `values`, `median` and `spread` (range) of each metric.
 
-        They are those of the last evaluations, and of the best ones.
+        They are those of the models; of `best_metric` also of the last steps.
         """
         columns = {
-            name: [run.last[name] for run in self.runs]
-            for name in self.runs[0].last
+            name: [run.evaluation[name] for run in self.runs]
+            for name in self.runs[0].evaluation
         }
-        columns[f"{self.best_metric} of the best checkpoint"] = [
-            run.best for run in self.runs
+        columns[f"{self.best_metric} of the last step"] = [
+            run.last for run in self.runs
         ]
         return {
             name: {
@@ -67,7 +70,7 @@ class RepeatedRuns:
         }
 
     def median_run(self) -> RunResult:
-        """Returns the run whose last `best_metric` is the median.
+        """Returns the run whose model has the median of `best_metric`.
 
         Of an even number of runs it is the worse of the two in the middle; a
         metric that is not defined is the worst.
@@ -76,7 +79,7 @@ class RepeatedRuns:
         sign = 1 if is_better(name, 1.0, 0.0) else -1
 
         def quality(run: RunResult) -> float:
-            value = run.last[name]
+            value = run.evaluation[name]
             return -math.inf if math.isnan(value) else sign * value
 
         return sorted(self.runs, key=quality)[(len(self.runs) - 1) // 2]
@@ -100,8 +103,8 @@ def repeat(
     """Runs a job with the seeds seed, seed + 1 and so on.
 
     Each has its own directory, run-1 and so on, so finished runs are not
-    repeated. `run` takes settings and a run directory, and returns the last
-    evaluation.
+    repeated. `run` takes settings and a run directory, and returns the
+    evaluation of its model.
     """
     require(
         not files.exists(os.path.join(run_dir, CONFIG)),
@@ -111,20 +114,21 @@ def repeat(
     for number in range(num_runs):
         seed = config.training.seed + number
         directory = os.path.join(run_dir, f"run-{number + 1}")
-        last = run(override(config, {"seed": seed}), directory)
+        evaluation = run(override(config, {"seed": seed}), directory)
         metrics, verdict = read_comparison(directory)
         recorded = read_json(os.path.join(directory, CONFIG))
         best_metric = recorded["config"]["training"]["best_metric"]
-        best, step = math.nan, 0
-        for values in evaluations(directory):
-            # A metric that is not defined is null in the log.
-            value = values[best_metric]
-            if value is not None and (
-                math.isnan(best) or is_better(best_metric, value, best)
-            ):
-                best, step = value, values["step"]
+        last = evaluations(directory)[-1][best_metric]
         runs.append(
-            RunResult(directory, seed, last | metrics, best, step, verdict)
+            RunResult(
+                directory,
+                seed,
+                evaluation | metrics,
+                result(directory)["step"],
+                # A metric that is not defined is null in the log.
+                math.nan if last is None else last,
+                verdict,
+            )
         )
         results = RepeatedRuns(best_metric, runs)
         # After each, for the next may fail.

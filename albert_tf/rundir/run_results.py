@@ -1,4 +1,4 @@
-"""Evaluations of runs, read from their logs."""
+"""Evaluations of runs, read from their logs: which is that of the model."""
 
 import json
 import math
@@ -10,13 +10,29 @@ from typing import Any
 from albert_tf.config import UserError
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
+from albert_tf.rundir.run_directory import CONFIG
 
 # The metrics of a run, one line per logged step and evaluation.
 METRICS_FILE = "metrics.jsonl"
 # Scalars that depend on clocks.
 TIMING_FILE = "timing.jsonl"
-# The last evaluation beside a simple model.
+# The model's evaluation beside a simple model's.
 COMPARISON_FILE = "baseline.json"
+# Jobs, as in config.json, whose model is that of the best evaluation; that of
+# others is of the last step.
+KEEP_THE_BEST = frozenset({"finetune"})
+# Words in the names of metrics.
+_LOWER_IS_BETTER = {"loss", "perplexity", "error"}
+
+
+def is_better(metric: str, value: float, than: float) -> bool:
+    """Returns whether a value of a metric is better than another.
+
+    Losses, perplexities and errors are better when lower.
+    """
+    if _LOWER_IS_BETTER & set(metric.split("_")):
+        return value < than
+    return value > than
 
 
 def json_metrics(metrics: Any) -> Any:
@@ -96,24 +112,64 @@ def evaluations(run_dir: str) -> list[dict]:
     return found
 
 
+def result(run_dir: str) -> dict:
+    """Returns the evaluation of a run's model, with its step.
+
+    It is the best by the run's `best_metric`, or the last: see
+    `KEEP_THE_BEST`.
+
+    Raises:
+        UserError: when there is none, or a damaged line before others.
+    """
+    *_, found = all_evaluations = evaluations(run_dir)
+    path = os.path.join(run_dir, CONFIG)
+    recorded = read_json(path) if files.isfile(path) else {}
+    if recorded.get("job") not in KEEP_THE_BEST:
+        return found
+    metric = recorded["config"]["training"]["best_metric"]
+    # A metric that is not defined is null in the log.
+    defined = [e for e in all_evaluations if e[metric] is not None]
+    for number, evaluation in enumerate(defined):
+        if not number or is_better(metric, evaluation[metric], found[metric]):
+            found = evaluation
+    return found
+
+
+def title(run_dir: str) -> str:
+    """Returns a run's path, with the step of a model that is not the last."""
+    step = result(run_dir)["step"]
+    if step == evaluations(run_dir)[-1]["step"]:
+        return run_dir
+    recorded = read_json(os.path.join(run_dir, CONFIG))
+    steps = recorded["config"]["training"]["num_train_steps"]
+    return f"{run_dir}, step {step} of {steps}"
+
+
 def write_comparison(
     run_dir: str, step: int, comparison: Mapping[str, Any]
 ) -> None:
-    """Writes the comparison of a run's last evaluation with a baseline."""
+    """Writes the comparison of a run's model, of `step`, with a baseline."""
     content = {"step": step, **json_metrics(comparison)}
     write_json(os.path.join(run_dir, COMPARISON_FILE), content)
+
+
+def compared_step(run_dir: str) -> int | None:
+    """Returns the step of the model that was compared; None: none was."""
+    return _comparison(run_dir).get("step")
 
 
 def read_comparison(run_dir: str) -> tuple[dict[str, float], list[str]]:
     """Returns the baseline's metrics, and sentences on the comparison.
 
-    Both are empty where the last evaluation has none.
+    Both are empty where the model has none.
     """
-    path = os.path.join(run_dir, COMPARISON_FILE)
-    if not files.isfile(path):
-        return {}, []
-    content = read_json(path)
+    content = _comparison(run_dir)
     # A run that was extended, and has not ended again, has an older one.
-    if content.get("step") != evaluations(run_dir)[-1]["step"]:
+    if not content or content.get("step") != result(run_dir)["step"]:
         return {}, []
     return content["metrics"], content["verdict"]
+
+
+def _comparison(run_dir: str) -> dict:
+    path = os.path.join(run_dir, COMPARISON_FILE)
+    return read_json(path) if files.isfile(path) else {}

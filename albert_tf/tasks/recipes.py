@@ -13,6 +13,8 @@ PAPER_WIDTH = 768
 # Up to so many examples a small model needs more epochs, and can take a higher
 # rate.
 FEW_EXAMPLES = 20_000
+_FEW_RATE, _MANY_RATE = 3e-4, 1e-4
+_BATCH_SIZE = 32
 
 
 class Recipe(NamedTuple):
@@ -26,9 +28,7 @@ def _paper(task: Task, changes: Mapping[str, Any]) -> Recipe:
     return Recipe({**task.settings, **changes}, f"of the paper for {task.name}")
 
 
-def _fitting(
-    task: Task, model: ModelConfig, count_examples: Callable[[], int]
-) -> Recipe:
+def _fitting(task: Task, model: ModelConfig, read: Callable) -> Recipe:
     """Returns the paper's for models of its sizes, others for small ones.
 
     (RESULTS.md, "Settings of fine-tuning for small models", has the search.)
@@ -36,31 +36,34 @@ def _fitting(
     width = model.hidden_size
     if width >= PAPER_WIDTH:
         return _paper(task, task.settings_v2)
-    num_examples = count_examples()
-    few = num_examples <= FEW_EXAMPLES
+    examples = read()
+    few = len(examples) <= FEW_EXAMPLES
+    pairs = task.kind.are_pairs(examples)
     settings: dict[str, Any] = {
-        "learning_rate": 3e-4 if few else 1e-4,
+        "learning_rate": _FEW_RATE if few else _MANY_RATE,
         "num_train_epochs": 5.0 if few else 3.0,
-        "train_batch_size": 32,
+        "train_batch_size": _BATCH_SIZE,
+        # Once in an epoch: the best model is kept.
+        "eval_steps": min(-(-len(examples) // _BATCH_SIZE), 500),
         "hidden_dropout_prob": 0.1,
         "attention_probs_dropout_prob": 0.1,
         "classifier_dropout_prob": 0.1,
     }
     if isinstance(task.kind, Classification | Regression):
-        settings["pooling"] = "mean"
+        settings["pooling"] = "pair_mean" if pairs else "mean"
     # What follows from the task's texts, not from the model.
     if "max_seq_length" in task.settings:
         settings["max_seq_length"] = task.settings["max_seq_length"]
     return Recipe(
-        settings, f"for a model {width} wide and {num_examples:,} examples"
+        settings, f"for a model {width} wide and {len(examples):,} examples"
     )
 
 
-# Functions of the task, the architecture, and a function that counts the
+# Functions of the task, the architecture, and a function that reads the
 # training examples.
 RECIPES: dict[str, Callable[[Task, ModelConfig, Callable], Recipe]] = {
     "auto": _fitting,
-    "v1": lambda task, model, count: _paper(task, {}),
-    "v2": lambda task, model, count: _paper(task, task.settings_v2),
-    "none": lambda task, model, count: Recipe({}, ""),
+    "v1": lambda task, model, read: _paper(task, {}),
+    "v2": lambda task, model, read: _paper(task, task.settings_v2),
+    "none": lambda task, model, read: Recipe({}, ""),
 }

@@ -4,8 +4,9 @@ import math
 
 from albert_tf.cluster.distribution import is_chief
 from albert_tf.cluster.stragglers import Stragglers
-from albert_tf.training.job import is_better, is_loss
-from albert_tf.training.run_state import BEST_MODEL, RunState
+from albert_tf.rundir.run_results import is_better
+from albert_tf.training.job import is_loss
+from albert_tf.training.run_state import RunState
 from albert_tf.training.running_statistics import RunningMeans
 from albert_tf.training.skipped_steps import diverged
 
@@ -30,18 +31,23 @@ def after_call(
     early = bool(patience) and progress.without_better >= patience
     progress.finished = last or early
     if early and not last:
-        best = progress.best
         state.log(
             f"{job.best_metric} has not improved in {patience} "
-            f"evaluations: the run ends at step {step}. "
-            + (
-                f"The best model, of step {best['step']:.0f}, is in "
-                f"{job.run_dir}/{BEST_MODEL}."
-                if best
-                else f"It was never defined; there is no {BEST_MODEL}."
-            )
+            f"evaluations: the run ends at step {step}. {_where_best_is(state)}"
         )
     return better
+
+
+def _where_best_is(state: RunState) -> str:
+    best, name = state.progress.best, state.best_model
+    if best:
+        return (
+            f"The best model, of step {best['step']:.0f}, is in "
+            f"{state.job.run_dir}/{name}."
+        )
+    if state.keeps_best:
+        return f"It was never defined: {name} is of the last step."
+    return f"It was never defined; there is no {name}."
 
 
 def _log(
@@ -97,7 +103,8 @@ def _evaluate(state: RunState, last: bool) -> bool:
         progress.without_better += 1
         return False
     progress.without_better = 0
-    if not state.save_model(BEST_MODEL, needed=last):
+    if not state.save_model(state.best_model, needed=last or state.keeps_best):
         return False
     progress.best = {"step": step, "value": value}
+    progress.best_evaluation = metrics
     return True

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
@@ -32,8 +32,6 @@ from albert_tf.training.training_loss import TrainingLoss
 # A model whose accuracy is no better than this above that of always predicting
 # the most frequent class is not learning.
 MARGIN_ABOVE_BASELINE = 0.02
-# Words in the names of metrics.
-_LOWER_IS_BETTER = {"loss", "perplexity", "error"}
 
 
 def strategy_for(
@@ -63,6 +61,7 @@ class Job(abc.ABC):
     """The inputs of the training loop, and its callbacks.
 
     Attributes:
+        name: of the job in config.json.
         config: resolved; nothing changes it while the job runs.
         run_dir: may not exist yet.
         initial: weights to start from; None: random ones.
@@ -73,6 +72,7 @@ class Job(abc.ABC):
         trainer: of the job's model, once `train` has built it.
     """
 
+    name: ClassVar[str]
     config: PretrainConfig | FinetuneConfig
     strategy: tf.distribute.Strategy
     run_dir: str
@@ -110,9 +110,9 @@ class Job(abc.ABC):
         """
 
     def conclude(self, step: int) -> None:
-        """Adds to the run directory, after the last step and its model.
+        """Adds to the run directory, after the model, that of `step`.
 
-        Only the chief calls it.
+        All workers call it, and the trainer has the weights of the model.
         """
         return
 
@@ -158,6 +158,7 @@ class Progress:
         skipped_in_a_row: the latest of them without one in between.
         records_crc32: of the numbers of all records consumed.
         best: `step` and `value` of the best evaluation.
+        best_evaluation: all of its metrics.
         without_better: evaluations since then.
         finished: whether the run has ended, early perhaps.
         log: `Monitor.written`; empty in older checkpoints.
@@ -172,19 +173,10 @@ class Progress:
     records_crc32: int = 0
     evaluation: dict[str, float] = dataclasses.field(default_factory=dict)
     best: dict[str, float] = dataclasses.field(default_factory=dict)
+    best_evaluation: dict[str, float] = dataclasses.field(default_factory=dict)
     without_better: int = 0
     finished: bool = False
     log: dict[str, int] = dataclasses.field(default_factory=dict)
-
-
-def is_better(metric: str, value: float, than: float) -> bool:
-    """Returns whether a value of a metric is better than another.
-
-    Losses, perplexities and errors are better when lower.
-    """
-    if _LOWER_IS_BETTER & set(metric.split("_")):
-        return value < than
-    return value > than
 
 
 def is_loss(name: str) -> bool:

@@ -38,10 +38,11 @@ from albert_tf.training.trainer import Trainer
 
 
 def train(job: Job) -> dict[str, float]:
-    """Trains to the last step and returns the last evaluation.
+    """Trains to the last step and returns the evaluation of the model.
 
-    Resumes from the newest good checkpoint. Writes checkpoints/, the logs,
-    best_model/ and, at the end, model/.
+    Resumes from the newest good checkpoint. Writes checkpoints/, the logs and
+    model/, which is that of the best evaluation (of jobs in `KEEP_THE_BEST`)
+    or of the last step, beside which best_model/ is the best.
 
     Raises:
         RunStopped: when a signal, a loss that is not finite, a full disk or a
@@ -124,10 +125,11 @@ class _Loop:
                 self._train()
             except RollBack:
                 state.roll_back()
-        # A run that was killed after its last checkpoint lacks it.
-        state.save_model(MODEL, needed=True)
-        if is_chief(self.trainer.strategy):
-            self.job.conclude(state.step)
+        if state.take_best():
+            # A run that was killed after its last checkpoint lacks it.
+            state.save_model(MODEL, needed=True)
+            with self.trainer.averaged_weights():
+                self.job.conclude(state.step)
         # A barrier: a worker that leaves early counts as lost.
         broadcast(self.trainer.strategy, 0.0)
         return state.progress.evaluation
@@ -289,8 +291,9 @@ class _Loop:
         state, finished = self.state, self.state.progress.finished
         stop = stop_requested or self._stops_waiting()
         due = state.step % self.config.save_checkpoints_steps == 0
-        if better or due or stop or finished:
-            state.save(best=better, needed=stop or finished)
+        needed = stop or finished or (better and state.keeps_best)
+        if needed or better or due:
+            state.save(best=better, needed=needed)
         if stop and not finished:
             # A launcher ends the remaining workers once one has ended: none
             # may end before the chief has saved.

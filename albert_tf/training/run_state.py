@@ -11,15 +11,17 @@ from albert_tf.cluster.distribution import broadcast, is_chief
 from albert_tf.cluster.environment import describe_environment
 from albert_tf.cluster.matmul_rate import matmul_rate
 from albert_tf.cluster.stops import WRITING_FAILED, RunStopped
+from albert_tf.config import UserError
 from albert_tf.io import files
 from albert_tf.rundir.checkpoints import Checkpoints, Restored
 from albert_tf.rundir.monitor import Monitor
 from albert_tf.rundir.run_directory import CONFIG, record_changes
+from albert_tf.rundir.run_results import KEEP_THE_BEST
 from albert_tf.training.job import Job, Progress
 from albert_tf.training.running_statistics import RunningMeans, SpikeDetector
 
-# Model directories within the run directory: of the last step, and of the
-# best evaluation.
+# Model directories within the run directory: the result, and, where that is of
+# the last step, the model of the best evaluation.
 MODEL = "model"
 BEST_MODEL = "best_model"
 # Failures to write in a row after which the run ends.
@@ -39,6 +41,9 @@ class RunState:
     def __init__(self, job: Job) -> None:
         trainer, config = job.trainer, job.config.training
         self.job = job
+        self.keeps_best = job.name in KEEP_THE_BEST
+        self.best_model = MODEL if self.keeps_best else BEST_MODEL
+        self.step, self.progress = 0, Progress()
         self._run_dir = job.run_dir
         self._is_chief = is_chief(trainer.strategy)
         self.checkpoints = Checkpoints(
@@ -69,14 +74,11 @@ class RunState:
 
         `changes` are the chief's result of `claim`.
         """
-        strategy, run_dir = self.job.trainer.strategy, self._run_dir
-        problems: list[str] = []
+        run_dir, problems = self._run_dir, list[str]()
         restored = None
         if self._is_chief:
             restored, problems = self.checkpoints.restore_latest()
-        step = broadcast(strategy, restored.step if restored else -1)
-        if step >= 0 and not self._is_chief:
-            restored = self.checkpoints.restore(int(step))
+        restored = self._on_all_workers(restored)
         self._set(restored)
         self._apply(changes, resumed=restored is not None)
         for line in problems:
@@ -89,6 +91,48 @@ class RunState:
             self.log(f"Resuming from step {self.step} of {run_dir}.")
         if not restored and self.monitor.lines_cut:
             self.log(f"{run_dir} has no checkpoint: the run begins again.")
+
+    def take_best(self) -> bool:
+        """Restores the model of the best evaluation, if it is the result.
+
+        `step` and `progress.evaluation` become those of that evaluation; the
+        logs stay. Returns, on all workers, whether the trainer has the model:
+        its checkpoint may be damaged, while model/ is what was written then.
+        """
+        best = self.progress.best
+        if not self.keeps_best or best.get("step", self.step) == self.step:
+            return True
+        step, restored = int(best["step"]), None
+        path = os.path.join(self._run_dir, MODEL)
+        if self._is_chief:
+            try:
+                restored = self.checkpoints.restore(step)
+            except UserError as error:
+                if not files.isdir(path):
+                    raise
+                self.log(f"{error} {path} stays as it is.")
+        restored = self._on_all_workers(restored)
+        last = self.job.config.training.num_train_steps
+        self.log(
+            f"{path} is of step {step} of {last}, the best by "
+            f"{self.job.best_metric}."
+        )
+        self.step = step
+        self.progress.evaluation = (
+            restored.state["evaluation"]
+            if restored
+            else self.progress.best_evaluation
+        )
+        return restored is not None
+
+    def _on_all_workers(self, restored: Restored | None) -> Restored | None:
+        """Restores, on the other workers, what the chief has restored."""
+        step = broadcast(
+            self.job.trainer.strategy, restored.step if restored else -1
+        )
+        if step >= 0 and not self._is_chief:
+            return self.checkpoints.restore(int(step))
+        return restored
 
     def roll_back(self) -> None:
         """Restores the last checkpoint, and passes over the batches since."""
@@ -222,8 +266,8 @@ class RunState:
             yield f"From step {self.step + 1} on: {changed}."
         if "eval_steps" in changes:
             yield (
-                "best_model and early stopping depend on eval_steps: they use "
-                "the evaluations that are made."
+                f"{self.best_model} and early stopping depend on eval_steps: "
+                "they use the evaluations that are made."
             )
         if "num_train_steps" in changes:
             old, new = changes["num_train_steps"]

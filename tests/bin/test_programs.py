@@ -18,6 +18,7 @@ from training_fixtures import write_task
 
 from albert_tf.config import FinetuneConfig, ModelConfig, override, to_dict
 from albert_tf.tasks.custom import CLASSIFICATION
+from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.base import Prediction
 from albert_tf.tasks.recipes import RECIPES
 from bin import command_line, evaluate, finetune, tasks
@@ -358,7 +359,9 @@ def test_a_small_model_gets_other_settings_which_flags_replace(tmp_path):
     assert done.status == 0, done.error
     narrow = {"hidden_size": 128, "num_attention_heads": 2}
     expected = RECIPES["auto"](
-        CLASSIFICATION, override(ModelConfig(), narrow), lambda: 2
+        CLASSIFICATION,
+        override(ModelConfig(), narrow),
+        lambda: [Example(("A sea.",), "sea")] * 2,
     ).settings
     assert used["learning_rate"] == expected["learning_rate"] > 2e-5
     assert used["pooling"] == "first"

@@ -1,23 +1,31 @@
 """Fine-tuning runs: what they write, refuse and resume."""
 
 import dataclasses
+import errno
 import json
+import os
 import re
+import shutil
+from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
-from pretraining_runs import PowerCut, cut_power
+from pretraining_runs import PowerCut, contents, cut_power, lines_of
 from training_fixtures import write_task
 
+from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import FinetuneConfig, RuntimeConfig, UserError, override
 from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs import finetune
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.task_evaluation import evaluate_task
-from albert_tf.rundir.run_results import read_comparison
+from albert_tf.rundir.checkpoints import Checkpoints
+from albert_tf.rundir.run_results import read_comparison, title
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
+from albert_tf.training.run_state import RunState
 
 LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
 
@@ -121,6 +129,22 @@ def test_a_pooling_is_trained_and_kept(data_dir, pretrained, tmp_path, freeze):
         batch_size=16,
     )
     assert again.metrics["accuracy"] == evaluation["accuracy"]
+
+
+def test_a_run_with_one_evaluation_has_one_model(finished):
+    run_dir, evaluation = finished
+    assert sorted(os.listdir(run_dir)) == [
+        "baseline.json",
+        "checkpoints",
+        "config.json",
+        "metrics.jsonl",
+        "model",
+        "tensorboard",
+        "timing.jsonl",
+    ]
+    (line,) = lines_of(Path(run_dir), "eval")
+    assert line == {"step": 60, "split": "eval", **evaluation}
+    assert title(run_dir) == run_dir
 
 
 def test_it_is_compared_with_a_simple_model(finished):
@@ -349,3 +373,198 @@ def test_ordered_pairs_are_not_doubled(pretrained, tmp_path):
     message = "the labels of RTE depend on their order"
     with pytest.raises(UserError, match=message):
         run(data_dir, pretrained, tmp_path, TASKS["RTE"], double_unordered=True)
+
+
+# A run that unlearns: the labels of dev are the wrong ones.
+UNLEARNING = {
+    "num_train_steps": 8,
+    "eval_steps": 2,
+    "log_steps": 1,
+    "save_checkpoints_steps": 1,
+    "keep_checkpoint_max": 1,
+    "learning_rate_decay": "constant",
+    "warmup_proportion": 0.0,
+    "learning_rate": 1e-2,
+    "ema_decay": 0.2,
+}
+
+
+@pytest.fixture(scope="module")
+def wrong_dir(data_dir, tmp_path_factory):
+    train, dev = (
+        Path(data_dir, f"{split}.tsv").read_text().splitlines()[1:]
+        for split in ("train", "dev")
+    )
+    other = {"sea": "land", "land": "sea"}
+    wrong = [re.sub(r"\w+$", lambda label: other[label[0]], x) for x in dev]
+    return write_task(tmp_path_factory.mktemp("wrong"), train, wrong)
+
+
+@pytest.fixture(scope="module")
+def unlearned(wrong_dir, pretrained, tmp_path_factory):
+    """Directory and evaluation of a run that is best at step 4 of 8."""
+    run_dir = tmp_path_factory.mktemp("runs") / "unlearned"
+    return run_dir, run(wrong_dir, pretrained, run_dir, **UNLEARNING)
+
+
+@pytest.mark.slow
+def test_the_model_is_that_of_the_best_evaluation(
+    unlearned, wrong_dir, pretrained, tmp_path
+):
+    """The same as that of a run which ends there."""
+    run_dir, evaluation = unlearned
+    shorter = UNLEARNING | {"num_train_steps": 4}
+    assert run(wrong_dir, pretrained, tmp_path / "4", **shorter) == evaluation
+    for name in ("model/model.safetensors", "baseline.json"):
+        expected = (tmp_path / "4" / name).read_bytes()
+        assert (run_dir / name).read_bytes() == expected, name
+    found = [line["accuracy"] for line in lines_of(run_dir, "eval")]
+    assert evaluation["accuracy"] == found[1] == max(found)
+    assert found[1] > max(found[0], found[3])
+    assert "best_model" not in os.listdir(run_dir)
+    assert title(str(run_dir)) == f"{run_dir}, step 4 of 8"
+
+
+@pytest.mark.slow
+def test_the_comparison_is_of_the_averaged_weights(
+    unlearned, wrong_dir, pretrained, tmp_path, monkeypatch
+):
+    """Scored again, where a run was killed before it."""
+    compared = []
+
+    def compare(task, scored, *args, **options):
+        compared.append(scored[""].scores)
+        return {}
+
+    monkeypatch.setattr(finetune, "compare_with_baseline", compare)
+    shorter = UNLEARNING | {"num_train_steps": 4}
+    run(wrong_dir, pretrained, tmp_path / "4", **shorter)
+    shutil.copytree(unlearned[0], tmp_path / "run")
+    (tmp_path / "run/baseline.json").unlink()
+    run(wrong_dir, pretrained, tmp_path / "run", **UNLEARNING)
+    np.testing.assert_array_equal(compared[1], compared[0])
+
+
+@pytest.mark.slow
+def test_the_best_model_after_kills(
+    unlearned, wrong_dir, pretrained, tmp_path, monkeypatch
+):
+    whole, evaluation = unlearned
+    run_dir = tmp_path / "run"
+
+    def fail(*args, **options):
+        raise PowerCut
+
+    def killed(patch_run):
+        with monkeypatch.context() as patch, pytest.raises(PowerCut):
+            patch_run(patch)
+            run(wrong_dir, pretrained, run_dir, **UNLEARNING)
+
+    # Before the checkpoint of the best evaluation, whose model is written.
+    killed(lambda patch: patch.setattr(Checkpoints, "save", fail_at(4, fail)))
+    killed(lambda patch: cut_power(patch, after=2))
+    # Before the model is written once more, and before it is compared.
+    killed(lambda patch: patch.setattr(RunState, "take_best", fail))
+    killed(lambda patch: patch.setattr(finetune, "write_comparison", fail))
+    assert run(wrong_dir, pretrained, run_dir, **UNLEARNING) == evaluation
+    assert contents(run_dir) == contents(whole)
+
+
+def fail_at(step, fail):
+    """`Checkpoints.save`, which fails at a step."""
+    save = Checkpoints.save
+    return lambda self, at, *args, **options: (
+        fail() if at == step else save(self, at, *args, **options)
+    )
+
+
+@pytest.mark.slow
+def test_an_extended_run_knows_its_best(
+    unlearned, wrong_dir, pretrained, tmp_path
+):
+    run_dir = tmp_path / "run"
+    shutil.copytree(unlearned[0], run_dir)
+    runtime = RuntimeConfig(extend_to_steps=11)
+    evaluation = run(
+        wrong_dir, pretrained, run_dir, runtime=runtime, **UNLEARNING
+    )
+    steps = [line["step"] for line in lines_of(run_dir, "eval")]
+    assert steps == [2, 4, 6, 8, 10, 11]
+    assert evaluation == unlearned[1]
+    for name in ("model/model.safetensors", "baseline.json"):
+        before = (unlearned[0] / name).read_bytes()
+        assert (run_dir / name).read_bytes() == before, name
+    assert title(str(run_dir)) == f"{run_dir}, step 4 of 11"
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_of_the_best_leaves_the_model(
+    unlearned, wrong_dir, pretrained, tmp_path, capsys
+):
+    run_dir = tmp_path / "run"
+    shutil.copytree(unlearned[0], run_dir)
+    (run_dir / "checkpoints/step-4").write_bytes(b"damaged")
+    before = contents(unlearned[0])
+    found = run(wrong_dir, pretrained, run_dir, **UNLEARNING)
+    assert found == unlearned[1]
+    del before["checkpoints/step-4"]
+    assert contents(run_dir) == before
+    assert f"{run_dir}/model stays as it is." in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "name", "message"),
+    [
+        (finetune, "save_model_directory", "run/model could not be written"),
+        (Checkpoints, "save", "checkpoint of step 2 could not be saved"),
+    ],
+)
+def test_a_best_model_that_cannot_be_written_ends_the_run(
+    wrong_dir, pretrained, tmp_path, monkeypatch, where, name, message
+):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(where, name, mock.Mock(side_effect=full))
+    with pytest.raises(RunStopped, match=message) as raised:
+        run(wrong_dir, pretrained, tmp_path / "run", **UNLEARNING)
+    assert raised.value.exit_code == 74
+    assert [x["step"] for x in lines_of(tmp_path / "run", "eval")] == [2]
+
+
+@pytest.mark.slow
+def test_early_stopping_ends_with_the_best(
+    unlearned, wrong_dir, pretrained, tmp_path, capsys
+):
+    settings = UNLEARNING | {"early_stopping_patience": 1}
+    run_dir = tmp_path / "run"
+    assert run(wrong_dir, pretrained, run_dir, **settings) == unlearned[1]
+    assert (
+        "has not improved in 1 evaluations: the run ends at step 6. The best "
+        f"model, of step 4, is in {run_dir}/model."
+    ) in capsys.readouterr().out
+    assert (run_dir / "model/model.safetensors").read_bytes() == (
+        unlearned[0] / "model/model.safetensors"
+    ).read_bytes()
+
+
+@pytest.mark.slow
+def test_without_a_best_evaluation_the_last_step_is_the_model(
+    wrong_dir, pretrained, tmp_path, monkeypatch, capsys
+):
+    """As a correlation of answers that are all alike is not defined."""
+    plain = finetune._Finetuning.evaluate
+    monkeypatch.setattr(
+        finetune._Finetuning,
+        "evaluate",
+        lambda self, step: plain(self, step) | {"accuracy": np.nan},
+    )
+    settings = UNLEARNING | {"early_stopping_patience": 1}
+    run_dir = tmp_path / "run"
+    found = run(wrong_dir, pretrained, run_dir, **settings)
+    assert np.isnan(found["accuracy"])
+    assert (
+        "the run ends at step 2. It was never defined: model is of the last "
+        "step."
+    ) in capsys.readouterr().out
+    assert (run_dir / "model/model.safetensors").is_file()
+    assert title(str(run_dir)) == str(run_dir)

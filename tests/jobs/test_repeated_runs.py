@@ -17,6 +17,8 @@ from albert_tf.rundir.run_results import write_comparison
 
 # By seed: accuracy at each evaluation.
 ACCURACIES = {7: [0.5, 0.9, 0.8], 8: [0.6, 0.6, 0.7], 9: [None, 0.2, 0.1]}
+# Of the best.
+STEPS = {7: 20, 8: 30, 9: 20}
 
 
 CONFIG = override(FinetuneConfig(), {"seed": 7})
@@ -34,21 +36,24 @@ def fake_run(config, run_dir):
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (directory / "metrics.jsonl").write_text(text + '{"step": 40, "spl')
     settings = {"training": {"best_metric": "accuracy"}}
-    (directory / "config.json").write_text(json.dumps({"config": settings}))
-    return {"loss": 1.0 / config.training.seed, "accuracy": values[-1]}
+    (directory / "config.json").write_text(
+        json.dumps({"job": "finetune", "config": settings})
+    )
+    best = max(value for value in values if value is not None)
+    return {"loss": 1.0 / config.training.seed, "accuracy": best}
 
 
-def test_median_spread_and_best(tmp_path):
+def test_median_spread_and_last(tmp_path):
     found = repeat(fake_run, CONFIG, num_runs=3, run_dir=str(tmp_path))
-    results = [(run.seed, run.best, run.best_step) for run in found.runs]
-    assert results == [(7, 0.9, 20), (8, 0.7, 30), (9, 0.2, 20)]
+    results = [(run.seed, run.step, run.last) for run in found.runs]
+    assert results == [(7, 20, 0.8), (8, 30, 0.7), (9, 20, 0.1)]
     summary = found.summary()
     assert summary["accuracy"] == {
-        "values": [0.8, 0.7, 0.1],
+        "values": [0.9, 0.7, 0.2],
         "median": 0.7,
         "spread": pytest.approx(0.7),
     }
-    assert summary["accuracy of the best checkpoint"]["median"] == 0.7
+    assert summary["accuracy of the last step"]["values"] == [0.8, 0.7, 0.1]
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
     assert written == found.to_json()
     assert written["runs"][1]["run_dir"] == f"{tmp_path}/run-2"
@@ -63,7 +68,7 @@ def test_undefined_metrics_are_null(tmp_path):
     results = repeat(undefined, CONFIG, num_runs=3, run_dir=str(tmp_path))
     assert math.isnan(results.summary()["accuracy"]["median"])
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
-    assert written["runs"][1]["last"] == {"accuracy": None}
+    assert written["runs"][1]["evaluation"] == {"accuracy": None}
     assert written["summary"]["accuracy"] == {
         "values": [1 / 7, None, 1 / 9],
         "median": None,
@@ -93,7 +98,7 @@ def test_the_comparison_of_each_run_and_of_the_median_one(tmp_path):
     def compared(config, run_dir):
         evaluation = fake_run(config, run_dir)
         comparison = {"metrics": {"tfidf_accuracy": 0.5}, "verdict": [run_dir]}
-        write_comparison(run_dir, 30, comparison)
+        write_comparison(run_dir, STEPS[config.training.seed], comparison)
         return evaluation
 
     results = repeat(compared, CONFIG, num_runs=3, run_dir=str(tmp_path))
@@ -115,7 +120,7 @@ def test_the_comparison_of_each_run_and_of_the_median_one(tmp_path):
 )
 def test_the_median_run(metric, values, seed):
     runs = [
-        RunResult("", number, {metric: value}, value, 1, [])
+        RunResult("", number, {metric: value}, 1, value, [])
         for number, value in enumerate(values, start=1)
     ]
     assert RepeatedRuns(metric, runs).median_run().seed == seed

@@ -1,5 +1,6 @@
 """Evaluations read back from a run's log."""
 
+import json
 import os
 
 import pytest
@@ -8,7 +9,9 @@ from albert_tf.config import UserError
 from albert_tf.rundir.run_results import (
     evaluations,
     read_comparison,
+    result,
     run_directories,
+    title,
     write_comparison,
 )
 
@@ -61,3 +64,30 @@ def test_the_comparison_of_the_last_evaluation_alone(tmp_path, step, found):
     write_comparison(str(tmp_path), step, comparison)
     expected = ({"tfidf_accuracy": 0.5}, ["better"]) if found else ({}, [])
     assert read_comparison(str(tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("job", "metric", "values", "step"),
+    [
+        ("pretrain", "accuracy", [0.9, 0.8, 0.7], 3),
+        ("finetune", "accuracy", [0.7, 0.9, 0.8], 2),
+        ("finetune", "loss", [0.7, 0.9, 0.8], 1),
+        # The first of equal ones; null is a metric that is not defined.
+        ("finetune", "accuracy", [None, 0.9, 0.9], 2),
+        ("finetune", "accuracy", [None, None, None], 3),
+    ],
+)
+def test_the_evaluation_of_the_model(tmp_path, job, metric, values, step):
+    lines = [
+        json.dumps({"step": number, "split": "eval", metric: value})
+        for number, value in enumerate(values, start=1)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    training = {"best_metric": metric, "num_train_steps": 30}
+    config = {"job": job, "config": {"training": training}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert result(str(tmp_path)) == json.loads(lines[step - 1])
+    of_step = "" if step == 3 else f", step {step} of 30"
+    assert title(str(tmp_path)) == f"{tmp_path}{of_step}"
+    write_comparison(str(tmp_path), step, {"metrics": {}, "verdict": ["x"]})
+    assert read_comparison(str(tmp_path)) == ({}, ["x"])

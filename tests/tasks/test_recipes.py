@@ -9,14 +9,18 @@ from albert_tf.config import (
     setting_fields,
 )
 from albert_tf.tasks.catalog import TASKS
+from albert_tf.tasks.examples import Example
 from albert_tf.tasks.recipes import FEW_EXAMPLES, PAPER_WIDTH, RECIPES
 
+PAIR = Example(("One.", "Two."), "yes")
+TEXT = Example(("One.",), "yes")
 
-def recipe(name, task="RTE", width=128, num_examples=5000):
+
+def recipe(name, task="RTE", width=128, num_examples=5000, example=PAIR):
     model = override(
         ModelConfig(), {"hidden_size": width, "num_attention_heads": 4}
     )
-    return RECIPES[name](TASKS[task], model, lambda: num_examples)
+    return RECIPES[name](TASKS[task], model, lambda: [example] * num_examples)
 
 
 @pytest.mark.parametrize("width", [PAPER_WIDTH, 4096])
@@ -50,13 +54,20 @@ def test_many_examples_are_seen_less_often():
 
 
 def test_only_heads_of_texts_are_pooled():
-    assert "pooling" in recipe("auto", "STS-B").settings
+    assert recipe("auto", "STS-B").settings["pooling"] == "pair_mean"
+    single = recipe("auto", "SST-2", example=TEXT)
+    assert single.settings["pooling"] == "mean"
     assert "pooling" not in recipe("auto", "SQuAD1.1").settings
 
 
-def test_the_examples_are_counted_only_for_a_small_model():
-    def count():
+@pytest.mark.parametrize(("number", "steps"), [(33, 2), (64, 2), (10**5, 500)])
+def test_dev_is_evaluated_in_every_epoch(number, steps):
+    assert recipe("auto", num_examples=number).settings["eval_steps"] == steps
+
+
+def test_the_examples_are_read_only_for_a_small_model():
+    def read():
         raise AssertionError
 
     for name in RECIPES:
-        RECIPES[name](TASKS["RTE"], ModelConfig(), count)
+        RECIPES[name](TASKS["RTE"], ModelConfig(), read)

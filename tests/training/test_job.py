@@ -2,7 +2,8 @@
 
 import pytest
 
-from albert_tf.training.job import is_better, is_loss
+from albert_tf.rundir.run_results import is_better
+from albert_tf.training.job import is_loss
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ PAPER_WIDTH = 768
 # Up to so many examples a small model needs more epochs, and can take a higher
 # rate.
 FEW_EXAMPLES = 20_000
-_FEW_RATE, _MANY_RATE = 3e-4, 1e-4
+_MANY_RATE, _FEW_RATE, _FEW_TEXTS_RATE = 1e-4, 3e-4, 5e-4
 _BATCH_SIZE = 32
 
 
@@ -38,7 +38,6 @@ def _fitting(task: Task, model: ModelConfig, read: Callable) -> Recipe:
         return _paper(task, task.settings_v2)
     examples = read()
     few = len(examples) <= FEW_EXAMPLES
-    pairs = task.kind.are_pairs(examples)
     settings: dict[str, Any] = {
         "learning_rate": _FEW_RATE if few else _MANY_RATE,
         "num_train_epochs": 5.0 if few else 3.0,
@@ -50,7 +49,12 @@ def _fitting(task: Task, model: ModelConfig, read: Callable) -> Recipe:
         "classifier_dropout_prob": 0.1,
     }
     if isinstance(task.kind, Classification | Regression):
-        settings["pooling"] = "pair_mean" if pairs else "mean"
+        if task.kind.are_pairs(examples):
+            settings["pooling"] = "pair_mean"
+        else:
+            settings["pooling"] = "mean"
+            if few:
+                settings["learning_rate"] = _FEW_TEXTS_RATE
     # What follows from the task's texts, not from the model.
     if "max_seq_length" in task.settings:
         settings["max_seq_length"] = task.settings["max_seq_length"]

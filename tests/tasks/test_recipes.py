@@ -53,6 +53,14 @@ def test_many_examples_are_seen_less_often():
     assert few["learning_rate"] > many["learning_rate"]
 
 
+def test_single_texts_take_a_higher_rate_than_pairs():
+    single, pair = (
+        recipe("auto", "SST-2", example=e).settings["learning_rate"]
+        for e in (TEXT, PAIR)
+    )
+    assert single > pair
+
+
 def test_only_heads_of_texts_are_pooled():
     assert recipe("auto", "STS-B").settings["pooling"] == "pair_mean"
     single = recipe("auto", "SST-2", example=TEXT)

@@ -85,7 +85,8 @@ def test_a_task_of_glue(tmp_path, pretrained, sentences):
         "--num_runs=2 --max_seq_length=32 --num_train_steps=2 "
         "--train_batch_size=4"
     )
-    assert "Settings of the paper for RTE: learning_rate=3e-05, " in done.stdout
+    source = "Settings for a model 32 wide and 12 examples: learning_rate="
+    assert source in done.stdout
     results = json.loads((runs / "results.json").read_text())
     assert [run["seed"] for run in results["runs"]] == [12345, 12346]
     median = results["summary"]["accuracy"]["median"]

@@ -230,9 +230,11 @@ def test_all_positions_are_computed_only_where_they_are_read(pooling):
     assert encoder.reads_positions_only()
 
 
+# Each head and each pooling once: five seconds a pair.
 @pytest.mark.slow
-@pytest.mark.parametrize("pooling", OWN)
-@pytest.mark.parametrize("head", POOLED_HEADS)
+@pytest.mark.parametrize(
+    ("head", "pooling"), list(zip(POOLED_HEADS, OWN, strict=True))
+)
 def test_keras_trains_saves_and_loads(head, pooling, tmp_path):
     model, features = build(head, pooling), batch_of(head)
     labels = np.array([1, 0, 1])

@@ -11,10 +11,8 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of
 from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.metrics.bootstrap import paired_interval
+from albert_tf.tasks.recipes import PAPER_WIDTH
 from albert_tf.training.job import MARGIN_ABOVE_BASELINE
-
-# The width of `base`; released weights have at least this.
-_WIDTH_OF_BASE = 768
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,10 +167,10 @@ def _compared(
 
 
 def _advice(comparisons: Sequence[Comparison], model: ModelConfig) -> list[str]:
-    """Returns what to try where the model is not the better one."""
+    """Returns advice, unless the model is better than the simple one."""
     if all(comparison.is_better for comparison in comparisons):
         return []
-    if model.hidden_size < _WIDTH_OF_BASE:
+    if model.hidden_size < PAPER_WIDTH:
         return [
             "To try: more pretraining, on the task's own text too; a larger "
             "--preset; or released weights (--init_from=...)."

@@ -139,7 +139,7 @@ def cached(
     write: Callable[[str, _Value], None],
     log: Log,
 ) -> _Value:
-    """Returns what a file of the cache holds; else builds and writes it."""
+    """Returns the value in a cache file; builds and writes a missing one."""
     value = read(path, log)
     if value is not None:
         return value

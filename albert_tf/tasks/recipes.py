@@ -8,7 +8,7 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.regression import Regression
 
-# The width of the smallest model of the paper.
+# The width of the smallest model of the paper, and of released weights.
 PAPER_WIDTH = 768
 # Up to so many examples a small model needs more epochs, and can take a higher
 # rate.
@@ -31,6 +31,7 @@ def _paper(task: Task, changes: Mapping[str, Any]) -> Recipe:
 def _fitting(task: Task, model: ModelConfig, read: Callable) -> Recipe:
     """Returns the paper's for models of its sizes, others for small ones.
 
+    `read` returns the training examples, on whose number the settings depend.
     (RESULTS.md, "Settings of fine-tuning for small models", has the search.)
     """
     width = model.hidden_size

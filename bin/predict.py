@@ -19,10 +19,10 @@ from absl import flags
 from albert_tf.cluster.stops import BAD_DATA, RunStopped
 from albert_tf.config import UserError, require
 from albert_tf.io import files
-from albert_tf.jobs.prediction_forms import Form, Input
-from albert_tf.jobs.prediction_inputs import is_table, read_lines, read_table
-from albert_tf.jobs.prediction_modes import MODES
-from albert_tf.jobs.prediction_outputs import (
+from albert_tf.prediction.forms import Form, Input
+from albert_tf.prediction.inputs import is_table, read_lines, read_table
+from albert_tf.prediction.modes import MODES
+from albert_tf.prediction.outputs import (
     NPY,
     Rows,
     check_output,
@@ -33,7 +33,7 @@ from albert_tf.tasks.formats.columns import Reading
 from bin import command_line, own_rows, tasks
 
 if TYPE_CHECKING:
-    from albert_tf.jobs.predict import BasePredictor
+    from albert_tf.prediction.predictor import BasePredictor
 
 FLAGS = flags.FLAGS
 
@@ -129,12 +129,12 @@ def _inputs() -> Iterator[Callable[[Form], Iterator[Input]]]:
 def _predictor() -> "BasePredictor":
     if FLAGS.export_dir:
         from albert_tf.interchange.export.exported_model import ExportedModel
-        from albert_tf.jobs.predict_export import ExportedPredictor
+        from albert_tf.prediction.exported import ExportedPredictor
 
         exported = ExportedModel(FLAGS.export_dir)
         return ExportedPredictor(exported, FLAGS.batch_size)
     from albert_tf.interchange.model_directory import load_model_directory
-    from albert_tf.jobs.predict import Predictor
+    from albert_tf.prediction.predictor import Predictor
 
     return Predictor(load_model_directory(FLAGS.model_dir), FLAGS.batch_size)
 

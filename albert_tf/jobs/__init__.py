@@ -1,1 +1,1 @@
-"""Whole jobs: pretraining, fine-tuning, evaluation, prediction."""
+"""Whole jobs: pretraining, fine-tuning, evaluation."""

@@ -12,7 +12,7 @@ from albert_tf.cluster.stops import BAD_DATA
 from albert_tf.config import FeatureConfig
 from albert_tf.interchange.model_directory import save_model_directory
 from albert_tf.interchange.model_files import TaskRecord
-from albert_tf.jobs.prediction_modes import MODES
+from albert_tf.prediction.modes import MODES
 
 FEATURES = FeatureConfig(
     max_seq_length=24, max_choice_length=9, max_query_length=9, doc_stride=5

@@ -11,9 +11,9 @@ import pytest
 from program_runner import run_program
 
 from albert_tf.interchange.model_directory import load_model_directory
-from albert_tf.jobs.predict import Predictor
 from albert_tf.modeling.heads import HEADS
 from albert_tf.optim.optimizers import OPTIMIZERS
+from albert_tf.prediction.predictor import Predictor
 from albert_tf.tasks.catalog import TASKS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from tiny_models import TINY
 
 from albert_tf.config import PretrainConfig, override
 from albert_tf.interchange.model_directory import load_model_directory
-from albert_tf.jobs.predict import Predictor
+from albert_tf.prediction.predictor import Predictor
 
 
 @pytest.mark.slow

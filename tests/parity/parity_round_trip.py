@@ -22,9 +22,9 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
     save_model_directory,
 )
-from albert_tf.jobs.predict import Predictor
 from albert_tf.modeling.models import models
 from albert_tf.modeling.weights.pretrained import initialize
+from albert_tf.prediction.predictor import Predictor
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans

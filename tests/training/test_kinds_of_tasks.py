@@ -15,8 +15,8 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
 )
 from albert_tf.jobs.finetune import run_finetuning
-from albert_tf.jobs.predict import Predictor
 from albert_tf.jobs.task_evaluation import evaluate_task
+from albert_tf.prediction.predictor import Predictor
 from albert_tf.rundir.run_results import read_comparison
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task

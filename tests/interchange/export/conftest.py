@@ -10,7 +10,7 @@ from training_fixtures import random_model
 from albert_tf.interchange.export.serving_module import ServingModule
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import TaskRecord
-from albert_tf.jobs.predict import Predictor
+from albert_tf.prediction.predictor import Predictor
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from albert_tf.interchange.export.exported_weights import PRECISIONS
 from albert_tf.interchange.export.saved_model import export_saved_model
 from albert_tf.interchange.model_directory import save_model_directory
 from albert_tf.io import files
-from albert_tf.jobs.predict import Predictor
+from albert_tf.prediction.predictor import Predictor
 from albert_tf.text.tokenizer import load_tokenizer
 
 

@@ -9,8 +9,8 @@ from export_samples import CLOSE, TEXTS, decoded
 
 from albert_tf.config import UserError
 from albert_tf.interchange.export.serving_module import ServingModule
-from albert_tf.jobs.predict import Predictor
 from albert_tf.modeling.heads.pooling import POOLINGS
+from albert_tf.prediction.predictor import Predictor
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans

@@ -14,8 +14,8 @@ import numpy as np
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
-from albert_tf.jobs.prediction_forms import Form, Input
-from albert_tf.jobs.prediction_modes import MODES, Mode
+from albert_tf.prediction.forms import Form, Input
+from albert_tf.prediction.modes import MODES, Mode
 from albert_tf.tasks.formats.tables import DELIMITERS
 from albert_tf.tasks.kinds.texts import text_fields
 

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from albert_tf.jobs.prediction_forms import (
+from albert_tf.prediction.forms import (
     CHOICES,
     PAIR,
     QUESTION,
@@ -22,7 +22,7 @@ from albert_tf.tasks.kinds.token_classification import TokenClassification
 
 if TYPE_CHECKING:
     # It loads TensorFlow, which takes seconds.
-    from albert_tf.jobs.predict import BasePredictor
+    from albert_tf.prediction.predictor import BasePredictor
 
 
 def _classification_fields(found: Any) -> dict[str, Any]:

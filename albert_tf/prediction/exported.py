@@ -7,7 +7,7 @@ import numpy as np
 
 from albert_tf.config import UserError, require
 from albert_tf.interchange.export.exported_model import ExportedModel
-from albert_tf.jobs.predict import BasePredictor
+from albert_tf.prediction.predictor import BasePredictor
 from albert_tf.tasks.kinds.base import Kind, Prediction
 
 # The signature for pairs of a pretrained model.

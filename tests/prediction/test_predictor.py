@@ -9,7 +9,7 @@ from training_fixtures import random_model
 
 from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import LoadedModel
-from albert_tf.jobs.predict import Predictor
+from albert_tf.prediction.predictor import Predictor
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.classification import Classification, softmax
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice

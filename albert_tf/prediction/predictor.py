@@ -11,14 +11,14 @@ import tensorflow as tf
 
 from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import LoadedModel
-from albert_tf.jobs.prediction_items import (
+from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
+from albert_tf.prediction.items import (
     batches,
     checked_items,
     example_of,
     predict_each,
     texts_of,
 )
-from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
 from albert_tf.tasks.kinds.base import Kind, Prediction, ScoredExamples
 from albert_tf.tasks.kinds.classification import (
     Classification as TextClassification,

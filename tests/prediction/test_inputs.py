@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.jobs.prediction_forms import (
+from albert_tf.prediction.forms import (
     CHOICES,
     PAIR,
     QUESTION,
@@ -11,7 +11,7 @@ from albert_tf.jobs.prediction_forms import (
     SINGLE_OR_PAIR,
     Input,
 )
-from albert_tf.jobs.prediction_inputs import read_lines, read_table
+from albert_tf.prediction.inputs import read_lines, read_table
 
 
 def of_lines(content, form, may_have_header=True):

@@ -14,7 +14,7 @@ from typing import Any
 from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.encoding import refuse_utf16
-from albert_tf.jobs.prediction_forms import (
+from albert_tf.prediction.forms import (
     CHOICES,
     PAIR,
     QUESTION,

@@ -12,8 +12,8 @@ from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.interchange.export.saved_model import export_saved_model
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import TaskRecord
-from albert_tf.jobs.predict import Predictor
-from albert_tf.jobs.predict_export import ExportedPredictor
+from albert_tf.prediction.exported import ExportedPredictor
+from albert_tf.prediction.predictor import Predictor
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans

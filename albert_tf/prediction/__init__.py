@@ -1,0 +1,1 @@
+"""Predictions for raw texts, by a model or by its export."""

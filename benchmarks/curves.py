@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from albert_tf.jobs.figures import make_canvas, to_png
+from albert_tf.report.figures import make_canvas, to_png
 from benchmarks.recipe import Point
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from albert_tf.jobs.baseline_comparison import (
     compare_with_baseline,
     no_better_than_guessing,
 )
-from albert_tf.jobs.figures import draw
 from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.modeling.weights.pretrained import StoredModel
+from albert_tf.report.figures import draw
 from albert_tf.rundir.run_directory import extended
 from albert_tf.rundir.run_results import compared_step, write_comparison
 from albert_tf.tasks.base import Task

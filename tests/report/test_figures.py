@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from pretraining_runs import events
 
-from albert_tf.jobs.figures import draw
+from albert_tf.report.figures import draw
 from albert_tf.rundir.monitor import Monitor
 from albert_tf.tasks.kinds.base import ConfusionMatrix, Distributions
 

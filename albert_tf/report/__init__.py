@@ -1,0 +1,1 @@
+"""Pages for people: tables and figures of runs."""

@@ -1,0 +1,204 @@
+"""A page of sections, as one self-contained HTML file or as Markdown."""
+
+import base64
+import dataclasses
+import html
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff;
+  max-width: 60rem; margin: 0 auto; padding: 1rem; }
+h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 0.9rem; }
+caption { text-align: left; color: #555; padding-bottom: 0.4rem; }
+th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #ddd;
+  text-align: left; vertical-align: top; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
+figure { margin: 1.5rem 0; } figcaption { color: #555; font-size: 0.9rem; }
+img { max-width: 100%; height: auto; background: #fff; }
+pre { overflow-x: auto; background: #f4f4f4; padding: 0.7rem; }
+mark { background: none; color: inherit; padding: 0 0.1em; }
+@media (prefers-color-scheme: dark) {
+  body { color: #ddd; background: #181818; } th, td { border-color: #444; }
+  caption, figcaption { color: #aaa; } pre { background: #262626; }
+}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Paragraph:
+    """Plain text."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """A command, or lines that keep their form."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows of cells that are written by `str`; those of numbers to the right.
+
+    A column is one of numbers if every cell that is not empty begins with a
+    digit or a sign.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    caption: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A PNG, what it shows in words, and the name of its file in Markdown."""
+
+    png: bytes
+    caption: str
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class MarkedText:
+    """Words of a text, each with a number from -1 (red) to 1 (blue)."""
+
+    words: Sequence[tuple[str, float]]
+
+
+Part = Paragraph | Code | Table | Figure | MarkedText
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """Parts under a heading."""
+
+    title: str
+    parts: Sequence[Part]
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A title, what stands beneath it, and sections."""
+
+    title: str
+    introduction: Sequence[Part]
+    sections: Sequence[Section]
+
+
+def to_html(page: Page) -> str:
+    """Returns an HTML document that loads nothing."""
+    body = [f"<h1>{html.escape(page.title)}</h1>"]
+    body += [_html_part(part) for part in page.introduction]
+    for section in page.sections:
+        body.append(f"<h2>{html.escape(section.title)}</h2>")
+        body += [_html_part(part) for part in section.parts]
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width">',
+            f"<title>{html.escape(page.title)}</title>",
+            f"<style>{_STYLE}</style></head><body>",
+            *body,
+            "</body></html>\n",
+        ]
+    )
+
+
+def to_markdown(page: Page, save: Callable[[str, bytes], str]) -> str:
+    """Returns Markdown; `save(name, png)` stores a figure, returns its link."""
+    blocks = [f"# {page.title}"]
+    blocks += [_markdown_part(part, save) for part in page.introduction]
+    for section in page.sections:
+        blocks.append(f"## {section.title}")
+        blocks += [_markdown_part(part, save) for part in section.parts]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _html_part(part: Part) -> str:
+    match part:
+        case Paragraph(text):
+            return f"<p>{html.escape(text)}</p>"
+        case Code(text):
+            return f"<pre>{html.escape(text)}</pre>"
+        case Table():
+            return _html_table(part)
+        case Figure(png, caption):
+            encoded = base64.b64encode(png).decode()
+            return (
+                f'<figure><img alt="{html.escape(caption)}" '
+                f'src="data:image/png;base64,{encoded}">'
+                f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+            )
+        case MarkedText(words):
+            return f"<p>{' '.join(_marked(*word) for word in words)}</p>"
+
+
+def _html_table(table: Table) -> str:
+    number = [' class="number"' if n else "" for n in _are_numbers(table)]
+
+    def row(tag: str, cells: Sequence[Any]) -> str:
+        written = (
+            f"<{tag}{kind}>{html.escape(str(cell))}</{tag}>"
+            for kind, cell in zip(number, cells, strict=True)
+        )
+        return f"<tr>{''.join(written)}</tr>"
+
+    caption = html.escape(table.caption)
+    return "\n".join(
+        [
+            f'<div class="wide"><table><caption>{caption}</caption>',
+            f"<thead>{row('th', table.columns)}</thead><tbody>",
+            *(row("td", cells) for cells in table.rows),
+            "</tbody></table></div>",
+        ]
+    )
+
+
+def _are_numbers(table: Table) -> list[bool]:
+    cells = [[str(row[i]) for row in table.rows] for i in range(_width(table))]
+    return [
+        any(column) and all(_begins_number(cell) for cell in column if cell)
+        for column in cells
+    ]
+
+
+def _width(table: Table) -> int:
+    return len(table.columns)
+
+
+def _begins_number(cell: str) -> bool:
+    return cell.lstrip("+-−<± ")[:1].isdigit()
+
+
+def _marked(word: str, weight: float) -> str:
+    color = "60, 110, 230" if weight > 0 else "225, 70, 60"
+    strength = min(abs(weight), 1.0) * 0.7
+    style = f"background: rgba({color}, {strength:.2f})"
+    title = f"{weight:+.2f}"
+    return f'<mark style="{style}" title="{title}">{html.escape(word)}</mark>'
+
+
+def _markdown_part(part: Part, save: Callable[[str, bytes], str]) -> str:
+    match part:
+        case Paragraph(text):
+            return text
+        case Code(text):
+            return f"```\n{text}\n```"
+        case Table(columns, rows, caption):
+            marks = ["---:" if n else "---" for n in _are_numbers(part)]
+            lines = [columns, marks, *rows]
+            table = "\n".join(f"| {' | '.join(map(_cell, r))} |" for r in lines)
+            return f"{caption}\n\n{table}" if caption else table
+        case Figure(png, caption, name):
+            return f"![{caption}]({save(name, png)})\n\n{caption}"
+        case MarkedText(words):
+            return " ".join(f"{word} ({weight:+.2f})" for word, weight in words)
+
+
+def _cell(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")

@@ -34,6 +34,7 @@ from collections.abc import Iterable, Sequence
 
 from absl import flags
 
+from albert_tf.cluster.children import Children, exit_status
 from albert_tf.cluster.stops import DIVERGED
 from albert_tf.config import (
     PretrainConfig,
@@ -48,7 +49,6 @@ from benchmarks import recipe
 from benchmarks.curves import draw_curves, draw_initializations
 from benchmarks.libraries import LIBRARIES, require_packages
 from bin import command_line
-from bin.children import Children, exit_status
 from bin.command_line import format_table
 
 FLAGS = flags.FLAGS

@@ -24,6 +24,7 @@ from typing import IO, Any, NoReturn
 from absl import app, flags, logging
 from tqdm import tqdm
 
+from albert_tf.cluster.children import run_local_cluster
 from albert_tf.cluster.clusters import local_size
 from albert_tf.cluster.stops import WRITING_FAILED, RunStopped
 from albert_tf.config import (
@@ -37,7 +38,6 @@ from albert_tf.config import (
 from albert_tf.io import files
 from albert_tf.io.error_stream import stderr_to
 from bin import interrupts
-from bin.children import run_local_cluster
 
 FLAGS = flags.FLAGS
 # What this module defines are flags of the program: --helpshort lists them.

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+TOP_LEVEL = ("albert_tf", "benchmarks", "bin", "data_prep", "experiments")
 
 
 def modules_named(section: str) -> set[str]:
@@ -39,8 +40,6 @@ def test_the_map_names_every_module_and_no_other():
 
 def test_modules_are_named_after_their_subject():
     names = {
-        path.stem
-        for top in ("albert_tf", "benchmarks", "bin", "data_prep")
-        for path in (ROOT / top).rglob("*.py")
+        path.stem for top in TOP_LEVEL for path in (ROOT / top).rglob("*.py")
     }
     assert not names & {"util", "utils", "helper", "helpers", "misc"}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+TOP_LEVEL = ("albert_tf", "benchmarks", "bin", "data_prep", "experiments")
 # Ways in which data could run as code, in source without strings and comments.
 # Pickles and the like run code of their file; archives may hold paths out of
 # their folder; Keras' own files may hold code or the paths of others.
@@ -48,7 +49,7 @@ def unsafe_uses(module: str, source: str) -> list[str]:
 def test_no_data_run_as_code():
     uses = [
         use
-        for top in ("albert_tf", "benchmarks", "bin", "data_prep")
+        for top in TOP_LEVEL
         for path in sorted((ROOT / top).rglob("*.py"))
         for use in unsafe_uses(
             path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bin.children import run_local_cluster
+from albert_tf.cluster.children import run_local_cluster
 
 WORKER = """
 import json, os, signal, sys, time

@@ -1,0 +1,1 @@
+"""What a trained model does inside: measurements of its states."""

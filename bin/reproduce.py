@@ -1,0 +1,158 @@
+"""Repeats tables of the paper at a scale that fits the machine.
+
+python -m bin.reproduce --table=sharing --scale=tiny --input=books \\
+    --task_data=SST-2:glue/SST-2,MRPC:glue/MRPC --num_seeds=3 --run_dir=paper
+
+Every model is pretrained by bin.pretrain and fine-tuned by bin.finetune in the
+run directory, on a core of its own. Models that tables share are trained once.
+Interrupted, the same command continues; several processes, also on several
+machines, may work in one directory. Written at the end, and with --report at
+any time: report.html, report.md and results.jsonl (a line for each job).
+"""
+
+import functools
+import os
+import sys
+
+from absl import flags
+
+from albert_tf.config import lookup, require
+from albert_tf.io import files
+from albert_tf.report.page import to_html, to_markdown
+from albert_tf.tasks.catalog import TASKS
+from bin import command_line
+from bin.command_line import format_table
+from experiments.estimate import HARDWARE, hours_of, pretraining_flops
+from experiments.ledger import Ledger
+from experiments.plan import Planner, TaskData, Text
+from experiments.report import report
+from experiments.results import TableResults
+from experiments.runner import UnitError, run_units
+from experiments.scales import SCALES
+from experiments.tables import TABLES
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    flags.DEFINE_list(
+        "table", None, f"Tables, comma-separated: {', '.join(sorted(TABLES))}."
+    )
+    flags.DEFINE_enum("scale", "tiny", list(SCALES), "Size of the models.")
+    flags.DEFINE_string("input", None, "Text, as bin.train_vocab takes it.")
+    flags.DEFINE_string(
+        "additional_input", "", "More text, for the table of additional data."
+    )
+    flags.DEFINE_integer(
+        "skip_header_lines", 0, "Lines to skip at the start of each file."
+    )
+    flags.DEFINE_list(
+        "task_data",
+        [],
+        "Tasks to fine-tune on, comma-separated, each as TASK:DIRECTORY; "
+        "without any, the scores are those of pretraining.",
+    )
+    flags.DEFINE_integer("num_seeds", 1, "Models of each row.", lower_bound=1)
+    flags.DEFINE_list("only", [], "Rows of the tables; default: all.")
+    flags.DEFINE_integer(
+        "processes", os.cpu_count(), "Jobs at a time.", lower_bound=1
+    )
+    flags.DEFINE_bool("report", False, "Only write the report.")
+    flags.DEFINE_bool(
+        "estimate", False, "Only print each row's arithmetic and its time."
+    )
+    flags.DEFINE_string("run_dir", None, "Directory of all jobs.")
+    command_line.required("table", "input", "run_dir")
+
+
+def main() -> None:
+    ledger = Ledger(FLAGS.run_dir)
+    planner = Planner(
+        SCALES[FLAGS.scale],
+        Text(FLAGS.input, FLAGS.skip_header_lines, FLAGS.additional_input),
+        [_task(text) for text in FLAGS.task_data],
+    )
+    seeds = range(1, FLAGS.num_seeds + 1)
+    results = {}
+    for name in FLAGS.table:
+        table = lookup(TABLES, name, "table")
+        cells = planner.cells(table, seeds)
+        results[name] = TableResults(table, cells, ledger)
+    if FLAGS.estimate:
+        _print_estimates(results)
+        return
+    if not FLAGS.report:
+        _run(results, ledger)
+    _write(results, ledger)
+
+
+def _task(text: str) -> TaskData:
+    task, colon, directory = text.partition(":")
+    require(
+        bool(task and colon and directory),
+        f"--task_data={text}: a task is TASK:DIRECTORY, such as "
+        "SST-2:glue/SST-2.",
+    )
+    lookup(TASKS, task, "task")
+    require(
+        files.exists(directory),
+        f"--task_data={text}: there is no {directory}.",
+    )
+    return TaskData(task, directory)
+
+
+def _run(results: dict[str, TableResults], ledger: Ledger) -> None:
+    rows = {row.name for found in results.values() for row in found.rows}
+    unknown = sorted(set(FLAGS.only) - rows)
+    require(
+        not unknown,
+        f"--only: no row is called {', '.join(unknown)}; the rows are "
+        f"{', '.join(sorted(rows))}.",
+    )
+    units = [
+        unit
+        for found in results.values()
+        for cell in found.cells
+        if found.table.trained
+        if not FLAGS.only or cell.row.name in FLAGS.only
+        for unit in cell.units
+    ]
+    log = functools.partial(print, flush=True)
+    try:
+        run_units(units, ledger, FLAGS.processes, log)
+    except UnitError as error:
+        sys.exit(error.status)
+
+
+def _write(results: dict[str, TableResults], ledger: Ledger) -> None:
+    files.makedirs(FLAGS.run_dir)
+    page = report(results, SCALES[FLAGS.scale].caption, ledger)
+
+    def save(name: str, png: bytes) -> str:
+        files.write(os.path.join(FLAGS.run_dir, name), png)
+        return name
+
+    for name, content in (
+        ("report.html", to_html(page)),
+        ("report.md", to_markdown(page, save)),
+    ):
+        files.write(os.path.join(FLAGS.run_dir, name), content.encode())
+    lines = ledger.write_lines()
+    print(f"Written: {os.path.join(FLAGS.run_dir, 'report.html')}, {lines}")
+
+
+def _print_estimates(results: dict[str, TableResults]) -> None:
+    """Prints the arithmetic of every row, and its time on known machines."""
+    for found in results.values():
+        rows = []
+        for cell in found.cells:
+            flops = pretraining_flops(cell.pretraining)
+            hours = [f"{hours:,.1f}" for hours in hours_of(flops).values()]
+            rows.append([cell.row.name, cell.seed, f"{flops:.2e}", *hours])
+        machines = [f"hours, {name}" for name in HARDWARE]
+        print(f"{found.table.title}")
+        print(format_table(rows, ["row", "seed", "operations", *machines]))
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

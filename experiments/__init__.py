@@ -1,0 +1,1 @@
+"""The paper's tables as experiments: rows, the runs they need, reports."""

@@ -1,0 +1,79 @@
+"""Figures of a table: curves, bars, scores against sizes, layers, depths."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.report.figures import make_canvas, to_png
+
+# There are ten colours.
+_LINE_STYLES = ("solid", "dashed", "dotted")
+Series = Mapping[str, Sequence[Sequence[tuple[float, float]]]]
+
+
+def draw_lines(series: Series, x_label: str, y_label: str) -> bytes:
+    """Returns a PNG: of each row a line for every seed, in one colour."""
+
+    def draw(axes: Any) -> None:
+        for number, (name, lines) in enumerate(series.items()):
+            style = {
+                "color": f"C{number % 10}",
+                "linestyle": _LINE_STYLES[number // 10 % len(_LINE_STYLES)],
+            }
+            for points in lines:
+                axes.plot(*zip(*points, strict=True), marker=".", **style)
+            axes.plot([], [], label=name, **style)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.legend(fontsize="x-small")
+
+    return _drawn(draw, 7.5, 4.5)
+
+
+def draw_bars(values: Mapping[str, Sequence[float]], label: str) -> bytes:
+    """Returns a PNG: the median of each row, a dot for every seed."""
+    names = list(values)
+
+    def draw(axes: Any) -> None:
+        positions = np.arange(len(names))
+        medians = [np.median(values[name]) for name in names]
+        axes.barh(positions, medians, color="lightsteelblue")
+        for position, name in zip(positions, names, strict=True):
+            found = values[name]
+            axes.plot(found, [position] * len(found), "k.", markersize=5)
+        every = np.concatenate([np.asarray(v) for v in values.values()])
+        margin = max(float(np.ptp(every)), 0.01)
+        axes.set_xlim(every.min() - margin, every.max() + 0.3 * margin)
+        axes.set_yticks(positions, names, parse_math=False)
+        axes.invert_yaxis()
+        axes.set_xlabel(f"{label} (the axis does not begin at 0)")
+
+    return _drawn(draw, 7.5, 0.8 + 0.4 * len(names))
+
+
+def draw_sizes(points: Mapping[str, tuple[float, float]], label: str) -> bytes:
+    """Returns a PNG: a score of each row against its parameters."""
+
+    def draw(axes: Any) -> None:
+        for number, (name, (size, score)) in enumerate(points.items()):
+            axes.plot(size, score, "o", color=f"C{number % 10}")
+            axes.annotate(
+                name,
+                (size, score),
+                fontsize="x-small",
+                xytext=(4, 4),
+                textcoords="offset points",
+                parse_math=False,
+            )
+        axes.set_xscale("log")
+        axes.set_xlabel("parameters of the encoder")
+        axes.set_ylabel(label)
+
+    return _drawn(draw, 7.5, 4.5)
+
+
+def _drawn(draw: Callable[[Any], None], width: float, height: float) -> bytes:
+    canvas = make_canvas(width, height)
+    draw(canvas.figure.add_subplot())
+    return to_png(canvas)

@@ -1,0 +1,108 @@
+"""The ledger of an experiment's directory: units that have ended.
+
+A unit that has ended is a file of its own, which appears at once when it is
+complete, so that any number of processes may share the directory.
+"""
+
+import dataclasses
+import json
+import os
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any
+
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json, write_json
+from experiments.units import Figures, Unit
+
+FINISHED, DIVERGED = "finished", "diverged"
+# A unit whose needs diverged.
+SKIPPED = "not run"
+_PACKAGES = ("tensorflow", "keras", "numpy")
+
+
+@dataclasses.dataclass(frozen=True)
+class Ledger:
+    """Entries of the units that have ended, in `directory`/results."""
+
+    directory: str
+
+    def unit_directory(self, unit: Unit) -> str:
+        """Returns where a unit works."""
+        return os.path.join(self.directory, "units", unit.name)
+
+    def lock(self, unit: Unit) -> str:
+        """Returns the lock file that whoever runs a unit holds."""
+        return os.path.join(self.directory, "units", f"{unit.name}.lock")
+
+    def _path(self, unit: Unit) -> str:
+        return os.path.join(self.directory, "results", f"{unit.name}.json")
+
+    def entry(self, unit: Unit) -> dict[str, Any] | None:
+        """Returns what is recorded of a unit; None: it has not ended."""
+        path = self._path(unit)
+        return read_json(path) if files.isfile(path) else None
+
+    def figures(self, unit: Unit) -> Figures | None:
+        """Returns a unit's figures; None: it has not ended, or not well."""
+        entry = self.entry(unit)
+        if entry is None or entry["status"] != FINISHED:
+            return None
+        return entry["figures"]
+
+    def record(
+        self, unit: Unit, status: str, figures: Figures, seconds: float
+    ) -> None:
+        """Records the end of a unit, with all that decides its figures."""
+        files.makedirs(os.path.join(self.directory, "results"))
+        write_json(
+            self._path(unit),
+            {
+                "unit": unit.name,
+                "kind": unit.kind,
+                "status": status,
+                "settings": unit.settings,
+                "needs": {role: u.name for role, u in unit.needs.items()},
+                "figures": figures,
+                "seconds": seconds,
+                "finished": datetime.now(UTC).isoformat(" ", "seconds"),
+                **_circumstances(),
+            },
+        )
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Yields all entries, in the order of their end."""
+        results = os.path.join(self.directory, "results")
+        names = files.listdir(results) if files.isdir(results) else []
+        found = [
+            read_json(os.path.join(results, name))
+            for name in names
+            if name.endswith(".json")
+        ]
+        yield from sorted(found, key=lambda e: (e["finished"], e["unit"]))
+
+    def write_lines(self) -> str:
+        """Writes all entries as JSON lines; returns the path."""
+        path = os.path.join(self.directory, "results.jsonl")
+        lines = (json.dumps(entry) + "\n" for entry in self.entries())
+        files.write(path, "".join(lines).encode())
+        return path
+
+
+def _circumstances() -> dict[str, Any]:
+    # TensorFlow takes seconds to import, which `environment` does.
+    from albert_tf.cluster.environment import (
+        cpu_model,
+        source_commit,
+        usable_cpus,
+    )
+
+    return {
+        "commit": source_commit(),
+        "host": socket.gethostname(),
+        "processor": cpu_model(),
+        "processors": usable_cpus(),
+        "versions": {name: metadata.version(name) for name in _PACKAGES},
+    }

@@ -1,0 +1,203 @@
+"""What a ledger holds of a table: scores, and what becomes of claims."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from albert_tf.modeling.accounting import with_pretraining_heads
+from experiments.ledger import Ledger
+from experiments.plan import Cell
+from experiments.tables import Claim, Row, Table
+from experiments.units import Figures, Unit, pretraining_config
+
+MASKED_LM = "masked-LM accuracy"
+# Columns of the sentence objectives, by their metric.
+OBJECTIVES = {
+    "sentence_order_accuracy": "SOP accuracy",
+    "next_sentence_accuracy": "NSP accuracy",
+}
+TASKS = "mean of the tasks"
+# How far a model that has learned is above copying and guessing.
+LEARNED_MARGIN = 0.05
+# Of the masked tokens a tenth stays what it was (paper, section 4.1).
+_KEPT = 0.1
+_MASKED = 0.8
+
+
+@dataclasses.dataclass(frozen=True)
+class CellScores:
+    """What was measured of a cell, by column; empty while it runs.
+
+    Attributes:
+        status: of its pretraining, as in the ledger; "": not ended.
+        scores: by column.
+        learned: whether its masked-LM accuracy is that of a model that reads.
+    """
+
+    status: str
+    scores: Mapping[str, float]
+    learned: bool
+
+
+def cell_scores(cell: Cell, ledger: Ledger) -> CellScores:
+    """Returns the scores of a cell so far."""
+    entry = ledger.entry(cell.pretraining)
+    figures = ledger.figures(cell.pretraining)
+    if entry is None or figures is None:
+        return CellScores(entry["status"] if entry else "", {}, False)
+    evaluation = figures["evaluation"]
+    scores = {MASKED_LM: evaluation["masked_lm_accuracy"]}
+    scores |= _sentence_accuracy(evaluation)
+    for unit in cell.measures.values():
+        found = ledger.figures(unit) or {}
+        scores |= _sentence_accuracy(found.get("evaluation", {}))
+    tasks = {}
+    for title, unit in cell.tasks.items():
+        if found := ledger.figures(unit):
+            tasks[title] = found["evaluation"][found["metric"]]
+    scores |= tasks
+    if tasks and len(tasks) == len(cell.tasks):
+        scores[TASKS] = float(np.mean(list(tasks.values())))
+    guessing = _KEPT + _MASKED * evaluation["most_frequent_token_accuracy"]
+    learned = scores[MASKED_LM] > guessing + LEARNED_MARGIN
+    return CellScores(entry["status"], scores, learned)
+
+
+def _sentence_accuracy(evaluation: Mapping[str, float]) -> dict[str, float]:
+    return {
+        column: evaluation[metric]
+        for metric, column in OBJECTIVES.items()
+        if metric in evaluation
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A claim on one column.
+
+    Attributes:
+        differences: the claim's sum for each seed that has all its rows.
+        p_value: one-sided, of a t-test that the mean is 0 (equal seeds are
+            pairs); NaN for fewer than two seeds.
+    """
+
+    claim: Claim
+    column: str
+    differences: Sequence[float]
+    p_value: float
+
+    @property
+    def mean(self) -> float:
+        """The mean difference; NaN where no seed is complete."""
+        return (
+            float(np.mean(self.differences)) if self.differences else math.nan
+        )
+
+    @property
+    def agreeing(self) -> int:
+        """The number of seeds in which the claim holds."""
+        return sum(difference > 0 for difference in self.differences)
+
+
+@dataclasses.dataclass(frozen=True)
+class TableResults:
+    """The results of a table's cells so far."""
+
+    table: Table
+    cells: Sequence[Cell]
+    ledger: Ledger
+
+    @functools.cached_property
+    def rows(self) -> list[Row]:
+        """The rows that the scale has."""
+        return list({c.row.name: c.row for c in self.cells}.values())
+
+    @functools.cached_property
+    def scores(self) -> dict[tuple[str, int], CellScores]:
+        """The scores of each row and seed."""
+        return {
+            (cell.row.name, cell.seed): cell_scores(cell, self.ledger)
+            for cell in self.cells
+        }
+
+    @functools.cached_property
+    def columns(self) -> list[str]:
+        """All columns that were measured; the mean of several tasks last."""
+        found = {c: None for cell in self.scores.values() for c in cell.scores}
+        several = max((len(cell.tasks) for cell in self.cells), default=0) > 1
+        return [c for c in found if c != TASKS] + [TASKS] * (
+            TASKS in found and several
+        )
+
+    def parameters(self, name: str) -> int:
+        """Returns the weights of a row's encoder."""
+        cell = next(cell for cell in self.cells if cell.row.name == name)
+        config = pretraining_config(cell.pretraining)
+        return with_pretraining_heads(config.model).encoder
+
+    def of_row(self, name: str) -> list[CellScores]:
+        """Returns the scores of a row, a seed after the other."""
+        return [found for (row, _), found in self.scores.items() if row == name]
+
+    def values(self, name: str, column: str) -> list[float]:
+        """Returns a row's scores in a column, of the seeds that have one."""
+        found = [cell.scores for cell in self.of_row(name)]
+        return [scores[column] for scores in found if column in scores]
+
+    def pretraining(self, name: str) -> list[Figures]:
+        """Returns the figures of a row's pretraining, seed by seed."""
+        return self._figures(name, lambda cell: cell.pretraining)
+
+    def measured(self, name: str, measure: str) -> list[Figures]:
+        """Returns what a measure found of a row, a seed after the other."""
+        return self._figures(name, lambda cell: cell.measures.get(measure))
+
+    def _figures(
+        self, name: str, unit_of: Callable[[Cell], Unit | None]
+    ) -> list[Figures]:
+        units = [unit_of(cell) for cell in self.cells if cell.row.name == name]
+        found = [self.ledger.figures(unit) for unit in units if unit]
+        return [figures for figures in found if figures]
+
+    def findings(self) -> list[Finding]:
+        """Returns what the scores say of each claim, column by column.
+
+        Rows that differ in their objective are not compared by it.
+        """
+        own = {f"{m.upper()} accuracy" for m in self.table.measures}
+        found = [
+            self._examine(claim, column)
+            for claim in self.table.claims
+            for column in self.columns
+            if column not in own
+        ]
+        return [finding for finding in found if finding.differences]
+
+    def _examine(self, claim: Claim, column: str) -> Finding:
+        """Returns the claim's sum for every seed that has all its scores."""
+        differences = []
+        for seed in dict.fromkeys(seed for _, seed in self.scores):
+            found = [
+                self.scores[name, seed].scores.get(column)
+                if (name, seed) in self.scores
+                else None
+                for name in claim.weights
+            ]
+            if None not in found:
+                weights = list(claim.weights.values())
+                differences.append(float(np.dot(weights, found)))
+        return Finding(claim, column, differences, _p_value(differences))
+
+
+def _p_value(differences: Sequence[float]) -> float:
+    if len(differences) < 2 or not np.ptp(differences):
+        return math.nan
+    # SciPy takes a second to import.
+    from scipy import stats
+
+    return float(
+        stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue
+    )

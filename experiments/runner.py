@@ -1,0 +1,219 @@
+"""Runs units side by side, each on a core of its own, and records them.
+
+Several processes may run one directory: a unit belongs to whoever holds its
+lock, and what another has recorded is not run again.
+"""
+
+import contextlib
+import dataclasses
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from albert_tf.cluster.children import Children, exit_status
+from albert_tf.cluster.stops import DIVERGED
+from albert_tf.config import UserError
+from albert_tf.io import files
+from albert_tf.io.locks import locked
+from experiments import ledger as states
+from experiments.ledger import Ledger
+from experiments.units import KINDS, Figures, Unit, in_order
+
+_POLL_SECONDS = 0.5
+_LOG = "log.txt"
+Log = Callable[[str], None]
+
+
+@dataclasses.dataclass
+class _Running:
+    """A unit's process, and what is released when it has ended."""
+
+    unit: Unit
+    process: subprocess.Popen
+    core: int
+    started: float
+    resources: contextlib.ExitStack
+
+
+class UnitError(Exception):
+    """A unit's program failed; the argument is its exit status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+def run_units(
+    units: Sequence[Unit], ledger: Ledger, processes: int, log: Log
+) -> None:
+    """Runs what has not been recorded, until every unit has.
+
+    Units that diverge are recorded as such, and what needs them as not run.
+    After a signal to stop the programs save, and the next call resumes them.
+
+    Raises:
+        UnitError: when a program fails or is stopped; its last lines are
+            logged.
+    """
+    ordered = in_order(units)
+    cores = sorted(os.sched_getaffinity(0))[:processes]
+    with Children() as children, contextlib.ExitStack() as locks:
+        run = _Run(ordered, ledger, processes, log, children, locks)
+        while not run.is_complete():
+            for core in cores:
+                if core not in {r.core for r in run.running}:
+                    run.start_next(core)
+            time.sleep(_POLL_SECONDS)
+            run.collect()
+            if children.received and not run.running:
+                raise UnitError(128 + children.received)
+
+
+class _Run:
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        ledger: Ledger,
+        processes: int,
+        log: Log,
+        children: Children,
+        locks: contextlib.ExitStack,
+    ) -> None:
+        self._units = units
+        self._ledger = ledger
+        self._processes = processes
+        self._log = log
+        self._children = children
+        self._locks = locks
+        self._seconds: dict[str, list[float]] = defaultdict(list)
+        self._waiting = self._not_recorded(units)
+        self.running: list[_Running] = []
+
+    def is_complete(self) -> bool:
+        """Returns whether every unit has been recorded, by anyone."""
+        if not self.running:
+            self._waiting = self._not_recorded(self._waiting)
+        return not self.running and not self._waiting
+
+    def _not_recorded(self, units: Sequence[Unit]) -> list[Unit]:
+        return [u for u in units if self._ledger.entry(u) is None]
+
+    def start_next(self, core: int) -> None:
+        """Starts the first unit that can be, on a core; perhaps none."""
+        if self._children.received:
+            return
+        for unit in list(self._waiting):
+            needed = [self._ledger.entry(need) for need in unit.needs.values()]
+            if None in needed:
+                continue
+            if self._start(unit, core, [e["status"] for e in needed if e]):
+                return
+
+    def _start(self, unit: Unit, core: int, needed: Sequence[str]) -> bool:
+        """Returns whether the unit runs now; it may be somebody else's."""
+        files.makedirs(self._ledger.unit_directory(unit))
+        with contextlib.ExitStack() as resources:
+            try:
+                resources.enter_context(locked(self._ledger.lock(unit), ""))
+            except UserError:
+                return False
+            self._waiting.remove(unit)
+            # Another process may have run it since it was looked for.
+            if self._ledger.entry(unit) is not None:
+                return False
+            if set(needed) - {states.FINISHED}:
+                self._record(unit, states.SKIPPED, {}, 0.0)
+                return False
+            process = self._process(unit, resources)
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(process.pid, {core})
+            self.running.append(
+                _Running(
+                    unit, process, core, time.monotonic(), resources.pop_all()
+                )
+            )
+            return True
+        return False
+
+    def _process(
+        self, unit: Unit, resources: contextlib.ExitStack
+    ) -> subprocess.Popen:
+        directory = self._ledger.unit_directory(unit)
+        output = resources.enter_context(
+            files.open(os.path.join(directory, _LOG), "ab")
+        )
+        command = KINDS[unit.kind].command(
+            unit, self._ledger.unit_directory, self._processes
+        )
+        return self._children.start(
+            [sys.executable, "-m", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+
+    def collect(self) -> None:
+        """Records the units whose programs have ended.
+
+        Raises:
+            UnitError: for a program that failed.
+        """
+        for run in list(self.running):
+            if run.process.poll() is None:
+                continue
+            self.running.remove(run)
+            with run.resources:
+                self._finish(run, exit_status(run.process.returncode))
+
+    def _finish(self, run: _Running, status: int) -> None:
+        seconds = time.monotonic() - run.started
+        directory = self._ledger.unit_directory(run.unit)
+        if status == 0:
+            figures = KINDS[run.unit.kind].figures(run.unit, directory)
+            self._record(run.unit, states.FINISHED, figures, seconds)
+        elif status == DIVERGED:
+            self._record(run.unit, states.DIVERGED, {}, seconds)
+        elif self._children.received:
+            self._waiting.insert(0, run.unit)
+        else:
+            path = os.path.join(directory, _LOG)
+            with open(path, errors="replace") as file:
+                self._log("".join(file.readlines()[-5:]).rstrip())
+            self._log(f"{run.unit.name} failed with status {status}: {path}")
+            raise UnitError(status)
+
+    def _record(
+        self, unit: Unit, status: str, figures: Figures, seconds: float
+    ) -> None:
+        self._ledger.record(unit, status, figures, seconds)
+        if seconds:
+            self._seconds[unit.kind].append(seconds)
+        left = self._not_recorded(self._units)
+        number = len(self._units) - len(left)
+        line = f"[{number}/{len(self._units)}] {unit.name}: {status}"
+        if seconds:
+            line += f" in {_clock(seconds)}"
+        self._log(f"{line}; {self._time_left(left)}")
+
+    def _time_left(self, left: Sequence[Unit]) -> str:
+        """Returns an estimate from the units of the same kinds so far."""
+        if not left:
+            return "nothing is left"
+        known = [u for u in left if self._seconds[u.kind]]
+        seconds = sum(statistics.mean(self._seconds[u.kind]) for u in known)
+        others = len(left) - len(known)
+        texts = [f"{_clock(seconds / self._processes)} left"] * bool(known)
+        texts += [f"{others} jobs of kinds that have not run yet"] * bool(
+            others
+        )
+        return " and ".join(texts)
+
+
+def _clock(seconds: float) -> str:
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}"

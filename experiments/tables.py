@@ -1,0 +1,518 @@
+"""TABLES: the paper's tables and figures, a row each, as data.
+
+Rows are written in the paper's numbers, over ALBERT-base, and have the paper's
+results where it prints them. What a table claims is a contrast of its rows.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# What the paper reports of a row, in the order of its columns.
+PUBLISHED_COLUMNS = (
+    "million parameters",
+    *("SQuAD1.1 F1", "SQuAD1.1 EM", "SQuAD2.0 F1", "SQuAD2.0 EM"),
+    *("MNLI", "SST-2", "RACE", "average"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A model of a table.
+
+    Attributes:
+        name: as in the paper.
+        settings: of `PretrainConfig` in the paper's numbers, where they differ
+            from ALBERT-base; a scale translates them.
+        published: the paper's results by column.
+        more_text: pretrained on the additional text too.
+        equal_work: name of the row with whose arithmetic it is trained.
+    """
+
+    name: str
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    published: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    more_text: bool = False
+    equal_work: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """What a table shows, as a sum of rows' scores that is above 0.
+
+    Attributes:
+        text: the claim in words.
+        weights: factor of each row's score, by name; they sum to 0.
+    """
+
+    text: str
+    weights: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A row of TABLES.
+
+    Attributes:
+        title: as in the paper.
+        rows: of which equal ones in several tables are trained once.
+        claims: that the report tests.
+        measures: names of MEASURES that every model gets beside the tasks.
+        tasks: whether the models are fine-tuned.
+        trained: whether there is anything to train.
+    """
+
+    title: str
+    rows: Sequence[Row]
+    claims: Sequence[Claim] = ()
+    measures: Sequence[str] = ()
+    tasks: bool = True
+    trained: bool = True
+
+
+def _row(name: str, settings: Mapping[str, Any], *scores: float) -> Row:
+    """Returns a row with the paper's scores in the order of its columns."""
+    published = dict(zip(PUBLISHED_COLUMNS, scores, strict=False))
+    return Row(name, settings, published)
+
+
+def _embedding(sharing: str, size: int, *scores: float) -> Row:
+    settings = {"sharing": sharing, "embedding_size": size}
+    return _row(f"{_SHARING[sharing]} E={size}", settings, *scores)
+
+
+_SHARING = {
+    "all": "all-shared",
+    "attention": "shared-attention",
+    "ffn": "shared-FFN",
+    "none": "not-shared",
+}
+_LARGE = {"hidden_size": 1024, "num_hidden_layers": 24}
+_XLARGE = {"hidden_size": 2048, "num_hidden_layers": 24}
+_XXLARGE = {"hidden_size": 4096, "num_hidden_layers": 12}
+_DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+_NO_DROPOUT = dict.fromkeys(_DROPOUT, 0.0)
+
+
+def _bert(size: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a BERT of that size."""
+    width = size.get("hidden_size", 768)
+    bert = {"embedding_size": width, "sharing": "none"}
+    return {**size, **bert, "sentence_objective": "nsp"}
+
+
+def _each(
+    setting: str, label: str, values: Sequence[Any], base: Mapping[str, Any]
+) -> tuple[Row, ...]:
+    """Returns a row for each value of a setting, without published scores."""
+    return tuple(Row(f"{label}={v}", {**base, setting: v}) for v in values)
+
+
+_SIZES = (
+    _row("BERT base", _bert({}), 108),
+    _row("BERT large", _bert(_LARGE), 334),
+    _row("BERT xlarge", _bert(_XLARGE), 1270),
+    _row("ALBERT base", {}, 12),
+    _row("ALBERT large", _LARGE, 18),
+    _row("ALBERT xlarge", _XLARGE, 60),
+    _row("ALBERT xxlarge", _XXLARGE, 235),
+)
+
+TABLES: dict[str, Table] = {
+    "parameters": Table(
+        "Table 1: configurations and parameters", _SIZES, trained=False
+    ),
+    "bert": Table(
+        "Table 2: BERT and ALBERT of several sizes",
+        _SIZES,
+        (
+            Claim(
+                "ALBERT xxlarge is better than BERT large.",
+                {"ALBERT xxlarge": 1, "BERT large": -1},
+            ),
+            Claim(
+                "BERT xlarge is worse than BERT base.",
+                {"BERT base": 1, "BERT xlarge": -1},
+            ),
+        ),
+    ),
+    "embedding": Table(
+        "Table 3: the size of the vocabulary embedding",
+        (
+            _embedding(
+                *(
+                    "none",
+                    64,
+                    87,
+                    89.9,
+                    82.9,
+                    80.1,
+                    77.8,
+                    82.9,
+                    91.5,
+                    66.7,
+                    81.3,
+                )
+            ),
+            _embedding(
+                *(
+                    "none",
+                    128,
+                    89,
+                    89.9,
+                    82.8,
+                    80.3,
+                    77.3,
+                    83.7,
+                    91.5,
+                    67.9,
+                    81.7,
+                )
+            ),
+            _embedding(
+                *(
+                    "none",
+                    256,
+                    93,
+                    90.2,
+                    83.2,
+                    80.3,
+                    77.4,
+                    84.1,
+                    91.9,
+                    67.3,
+                    81.8,
+                )
+            ),
+            _embedding(
+                *(
+                    "none",
+                    768,
+                    108,
+                    90.4,
+                    83.2,
+                    80.4,
+                    77.6,
+                    84.5,
+                    92.8,
+                    68.2,
+                    82.3,
+                )
+            ),
+            _embedding(
+                *("all", 64, 10, 88.7, 81.4, 77.5, 74.8, 80.8, 89.4, 63.5, 79.0)
+            ),
+            _embedding(
+                *(
+                    "all",
+                    128,
+                    12,
+                    89.3,
+                    82.3,
+                    80.0,
+                    77.1,
+                    81.6,
+                    90.3,
+                    64.0,
+                    80.1,
+                )
+            ),
+            _embedding(
+                *(
+                    "all",
+                    256,
+                    16,
+                    88.8,
+                    81.5,
+                    79.1,
+                    76.3,
+                    81.5,
+                    90.3,
+                    63.4,
+                    79.6,
+                )
+            ),
+            _embedding(
+                *(
+                    "all",
+                    768,
+                    31,
+                    88.6,
+                    81.5,
+                    79.2,
+                    76.6,
+                    82.0,
+                    90.6,
+                    63.3,
+                    79.8,
+                )
+            ),
+        ),
+        (
+            Claim(
+                "Without sharing, larger embeddings are better "
+                "(E=768 against E=64).",
+                {"not-shared E=768": 1, "not-shared E=64": -1},
+            ),
+            Claim(
+                "With all shared, E=128 is better than E=768.",
+                {"all-shared E=128": 1, "all-shared E=768": -1},
+            ),
+            Claim(
+                "With all shared, E=128 is better than E=64.",
+                {"all-shared E=128": 1, "all-shared E=64": -1},
+            ),
+        ),
+    ),
+    "sharing": Table(
+        "Table 4: sharing of parameters across layers",
+        (
+            _embedding(
+                *(
+                    "all",
+                    768,
+                    31,
+                    88.6,
+                    81.5,
+                    79.2,
+                    76.6,
+                    82.0,
+                    90.6,
+                    63.3,
+                    79.8,
+                )
+            ),
+            _embedding(
+                *("attention", 768, 83, 89.9, 82.7, 80.0, 77.2, 84.0, 91.4),
+                *(67.7, 81.6),
+            ),
+            _embedding(
+                *(
+                    "ffn",
+                    768,
+                    57,
+                    89.2,
+                    82.1,
+                    78.2,
+                    75.4,
+                    81.5,
+                    90.8,
+                    62.6,
+                    79.5,
+                )
+            ),
+            _embedding(
+                *(
+                    "none",
+                    768,
+                    108,
+                    90.4,
+                    83.2,
+                    80.4,
+                    77.6,
+                    84.5,
+                    92.8,
+                    68.2,
+                    82.3,
+                )
+            ),
+            _embedding(
+                *(
+                    "all",
+                    128,
+                    12,
+                    89.3,
+                    82.3,
+                    80.0,
+                    77.1,
+                    82.0,
+                    90.3,
+                    64.0,
+                    80.1,
+                )
+            ),
+            _embedding(
+                *("attention", 128, 64, 89.9, 82.8, 80.7, 77.9, 83.4, 91.9),
+                *(67.6, 81.7),
+            ),
+            _embedding(
+                *(
+                    "ffn",
+                    128,
+                    38,
+                    88.9,
+                    81.6,
+                    78.6,
+                    75.6,
+                    82.3,
+                    91.7,
+                    64.4,
+                    80.2,
+                )
+            ),
+            _embedding(
+                *(
+                    "none",
+                    128,
+                    89,
+                    89.9,
+                    82.8,
+                    80.3,
+                    77.3,
+                    83.2,
+                    91.5,
+                    67.9,
+                    81.6,
+                )
+            ),
+        ),
+        (
+            Claim(
+                "Sharing all costs less at E=128 than at E=768.",
+                {
+                    "not-shared E=768": 1,
+                    "all-shared E=768": -1,
+                    "not-shared E=128": -1,
+                    "all-shared E=128": 1,
+                },
+            ),
+            Claim(
+                "Sharing attention alone costs nothing at E=128.",
+                {"shared-attention E=128": 1, "not-shared E=128": -1},
+            ),
+            Claim(
+                "Most of the loss comes from sharing the feed-forward part: "
+                "shared-attention is better than shared-FFN (E=128).",
+                {"shared-attention E=128": 1, "shared-FFN E=128": -1},
+            ),
+        ),
+    ),
+    "objective": Table(
+        "Table 5: the sentence-pair objective",
+        (
+            _row(
+                *("none", {"sentence_objective": "none"}, 12, 88.6, 81.5, 78.1),
+                *(75.3, 81.5, 89.9, 61.7, 79.0),
+            ),
+            _row(
+                *("NSP", {"sentence_objective": "nsp"}, 12, 88.4, 81.5, 77.2),
+                *(74.6, 81.6, 91.1, 62.3, 79.2),
+            ),
+            _row(
+                *("SOP", {"sentence_objective": "sop"}, 12, 89.3, 82.3, 80.0),
+                *(77.1, 82.0, 90.3, 64.0, 80.1),
+            ),
+        ),
+        (
+            Claim("SOP is better than NSP.", {"SOP": 1, "NSP": -1}),
+            Claim("SOP is better than none.", {"SOP": 1, "none": -1}),
+        ),
+        measures=("nsp", "sop"),
+    ),
+    "time": Table(
+        "Table 6: BERT large and ALBERT xxlarge with equal arithmetic "
+        "(the paper: equal time)",
+        (
+            Row("BERT large", _bert(_LARGE)),
+            Row("ALBERT xxlarge", _XXLARGE, equal_work="BERT large"),
+        ),
+        (
+            Claim(
+                "ALBERT xxlarge is better than BERT large with equal work.",
+                {"ALBERT xxlarge": 1, "BERT large": -1},
+            ),
+        ),
+    ),
+    "data": Table(
+        "Table 7: additional data",
+        (
+            Row("no additional data"),
+            Row("with additional data", more_text=True),
+        ),
+        (
+            Claim(
+                "Additional data helps.",
+                {"with additional data": 1, "no additional data": -1},
+            ),
+        ),
+    ),
+    "dropout": Table(
+        "Table 8: dropout of the largest model",
+        (
+            Row("with dropout", {**_XXLARGE, **_DROPOUT}),
+            Row("without dropout", {**_XXLARGE, **_NO_DROPOUT}),
+        ),
+        (
+            Claim(
+                "The largest model is better without dropout.",
+                {"without dropout": 1, "with dropout": -1},
+            ),
+        ),
+    ),
+    "depth": Table(
+        "Table 11: depth (ALBERT large with 1 to 48 layers)",
+        _each(
+            "num_hidden_layers",
+            "layers",
+            (1, 3, 6, 12, 24, 48),
+            {"hidden_size": 1024},
+        ),
+        (
+            Claim(
+                "More applications of the block are better (24 against 1).",
+                {"layers=24": 1, "layers=1": -1},
+            ),
+            Claim(
+                "48 applications gain nothing over 24.",
+                {"layers=24": 1, "layers=48": -1},
+            ),
+        ),
+    ),
+    "width": Table(
+        "Table 12: width (ALBERT large with 3 layers)",
+        _each(
+            "hidden_size",
+            "width",
+            (1024, 2048, 4096, 6144),
+            {"num_hidden_layers": 3},
+        ),
+        (
+            Claim(
+                "Wider models are better (4,096 against 1,024).",
+                {"width=4096": 1, "width=1024": -1},
+            ),
+            Claim(
+                "The gain of a doubled width diminishes.",
+                {"width=2048": 2, "width=1024": -1, "width=4096": -1},
+            ),
+        ),
+    ),
+    "groups": Table(
+        "Groups of layers that share (ALBERT base)",
+        _each("num_hidden_groups", "groups", (1, 2, 12), {}),
+        (
+            Claim(
+                "More groups are better (12 against 1).",
+                {"groups=12": 1, "groups=1": -1},
+            ),
+        ),
+    ),
+    "layers": Table(
+        "Figure 1: distance between the input and the output of every layer",
+        (
+            Row("BERT large", _bert(_LARGE)),
+            Row("ALBERT large", _LARGE),
+        ),
+        measures=("layers",),
+        tasks=False,
+    ),
+    "any_depth": Table(
+        "One trained block, applied more or fewer times",
+        (
+            Row("always all layers"),
+            Row("half the layers first", {"depth_schedule": "half first"}),
+        ),
+        measures=("any_depth",),
+        tasks=False,
+    ),
+}

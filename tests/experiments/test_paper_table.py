@@ -1,0 +1,138 @@
+"""A table from text to its report, by the programs themselves."""
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+from program_runner import run_program
+
+from experiments.ledger import Ledger
+from experiments.plan import Planner, TaskData, Text
+from experiments.report import report
+from experiments.results import TableResults
+from experiments.runner import run_units
+from experiments.scales import SCALES
+from experiments.tables import TABLES
+
+ROOT = pathlib.Path(__file__).parents[2]
+# A model that trains in a second.
+_FEW_STEPS = {
+    "train_batch_size": 8,
+    "num_train_steps": 4,
+    "num_warmup_steps": 1,
+    "eval_steps": 2,
+    "max_eval_steps": 2,
+    "save_checkpoints_steps": 4,
+    "masking_schedule": "",
+    "ngram_schedule": "",
+}
+
+
+def write_corpus(directory, sentences):
+    directory.mkdir()
+    for number in range(40):
+        text = " ".join(sentences[number::40])
+        (directory / f"{number}.txt").write_text(text)
+
+
+def write_task(directory, sentences):
+    directory.mkdir()
+    for split, start in (("train", 0), ("dev", 40)):
+        rows = [
+            f"{text}\t{'odd' if number % 2 else 'even'}"
+            for number, text in enumerate(sentences[start : start + 40])
+        ]
+        lines = ["text\tlabel", *rows]
+        (directory / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.slow
+def test_a_row_is_trained_measured_fine_tuned_and_reported(
+    tmp_path, sentences, monkeypatch
+):
+    monkeypatch.chdir(ROOT)
+    write_corpus(tmp_path / "books", sentences)
+    write_task(tmp_path / "task", sentences)
+    scale = dataclasses.replace(
+        SCALES["tiny"],
+        settings={**SCALES["tiny"].settings, **_FEW_STEPS},
+        vocab_size=120,
+        max_seq_length=16,
+    )
+    flags = ("--num_train_epochs=1",)
+    task = TaskData("classification", str(tmp_path / "task"), flags)
+    planner = Planner(scale, Text(str(tmp_path / "books")), [task])
+    table = dataclasses.replace(TABLES["layers"], tasks=True)
+    cells = planner.cells(table, [1])[1:]
+    ledger = Ledger(str(tmp_path / "paper"))
+    lines = []
+    run_units(cells[0].units, ledger, 2, lines.append)
+    assert len(lines) == 5, lines
+    results = TableResults(table, cells, ledger)
+    (found,) = results.pretraining("ALBERT large")
+    assert [point["step"] for point in found["curve"]] == [2, 4]
+    (measured,) = results.measured("ALBERT large", "layers")
+    assert len(measured["l2_distance"]) == 8
+    assert {"masked-LM accuracy", "SOP accuracy", "task"} == set(
+        results.columns
+    )
+    page = report({"layers": results}, scale.caption, ledger)
+    assert len(page.sections) == 1
+    entries = pathlib.Path(ledger.write_lines()).read_text().splitlines()
+    kinds = sorted(json.loads(line)["kind"] for line in entries)
+    assert kinds == [
+        *("finetuning", "measurement", "pretraining", "shards", "vocabulary")
+    ]
+
+
+def reproduce(tmp_path, *flags):
+    paths = ("--input=books", f"--run_dir={tmp_path / 'paper'}")
+    return run_program("bin.reproduce", *paths, *flags)
+
+
+def test_a_report_of_nothing_is_written(tmp_path):
+    done = reproduce(tmp_path, "--table=sharing,parameters", "--report")
+    assert done.status == 0, done.error
+    names = {path.name for path in (tmp_path / "paper").iterdir()}
+    assert names == {"report.html", "report.md", "results.jsonl"}
+    text = (tmp_path / "paper/report.md").read_text()
+    assert "| BERT large | 334 |" in text
+
+
+def test_estimates_are_printed_without_a_run(tmp_path):
+    flags = ("--table=bert", "--scale=paper", "--estimate")
+    done = reproduce(tmp_path, *flags)
+    assert done.status == 0, done.error
+    assert "hours, TPU v5e-256" in done.stdout
+    assert "ALBERT xxlarge" in done.stdout
+    assert not (tmp_path / "paper").exists()
+
+
+@pytest.mark.parametrize(
+    "flags,error",
+    [
+        (["--table=depht"], "table='depht' is not one of "),
+        (
+            ["--table=depth", "--only=layers=2"],
+            "no row is called layers=2; the rows are layers=1, ",
+        ),
+        (
+            ["--table=depth", "--task_data=SST-2"],
+            "--task_data=SST-2: a task is TASK:DIRECTORY, such as ",
+        ),
+        (
+            ["--table=depth", "--task_data=SST-2:nowhere"],
+            "--task_data=SST-2:nowhere: there is no nowhere.",
+        ),
+        (
+            ["--table=depth", "--task_data=SST2:."],
+            "task='SST2' is not one of ",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, flags, error):
+    done = reproduce(tmp_path, *flags)
+    assert done.status == 1
+    assert error in done.error
+    assert not (tmp_path / "paper").exists()

@@ -1,0 +1,160 @@
+"""From the paper's tables to jobs."""
+
+import dataclasses
+
+import pytest
+
+from albert_tf.config import SHARING, UserError
+from albert_tf.modeling.accounting import PAPER_TABLES
+from experiments.estimate import hours_of, pretraining_flops
+from experiments.plan import Planner, TaskData, Text
+from experiments.scales import SCALES
+from experiments.tables import TABLES
+from experiments.units import in_order, pretraining_config, step_flops
+
+TEXT = Text("books", 8, "more")
+TASKS = [TaskData("SST-2", "glue/SST-2"), TaskData("classification", "my/rows")]
+
+
+def cells(name, scale="tiny", seeds=(1,), text=TEXT):
+    planner = Planner(SCALES[scale], text, TASKS)
+    return {
+        (cell.row.name, cell.seed): cell
+        for cell in planner.cells(TABLES[name], seeds)
+    }
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_claims_are_contrasts_of_the_table_s_rows(name):
+    rows = {row.name for row in TABLES[name].rows}
+    assert len(rows) == len(TABLES[name].rows)
+    for claim in TABLES[name].claims:
+        assert set(claim.weights) <= rows
+        assert sum(claim.weights.values()) == 0
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_has_a_counterpart_at_every_scale(name, scale):
+    assert len(cells(name, scale)) == len(TABLES[name].rows)
+
+
+@pytest.mark.parametrize("name", ["embedding", "sharing", "parameters"])
+def test_parameters_of_the_paper_s_scale_are_published(name):
+    """But for xlarge and xxlarge, which the paper miscounts."""
+    readings = {
+        (p.model.hidden_size, p.model.embedding_size, p.model.sharing): p
+        for table in PAPER_TABLES.values()
+        for p in table
+    }
+    for cell in cells(name, "paper").values():
+        model = pretraining_config(cell.pretraining).model
+        key = model.hidden_size, model.embedding_size, model.sharing
+        published = readings[key].millions
+        assert cell.row.published["million parameters"] == published
+
+
+def test_tables_share_what_is_equal():
+    sharing, embedding = cells("sharing"), cells("embedding")
+    for name in ("all-shared E=128", "not-shared E=768"):
+        ours, theirs = sharing[name, 1], embedding[name, 1]
+        assert [u.name for u in ours.units] == [u.name for u in theirs.units]
+    base = cells("objective")["SOP", 1]
+    assert (
+        base.pretraining.name == sharing["all-shared E=128", 1].pretraining.name
+    )
+
+
+def test_seeds_share_data_and_nothing_else():
+    table = cells("objective", seeds=(1, 2))
+    first, second = (table["SOP", seed] for seed in (1, 2))
+    assert first.pretraining.needs == second.pretraining.needs
+    assert not {u.name for u in first.units} & {u.name for u in second.units}
+    assert pretraining_config(second.pretraining).training.seed == 2
+
+
+def test_sharing_modes_are_all_there():
+    modes = {
+        pretraining_config(cell.pretraining).model.sharing
+        for cell in cells("sharing").values()
+    }
+    assert modes == set(SHARING)
+
+
+def test_an_objective_is_that_of_the_shards():
+    table = cells("objective")
+    for name, objective in (("none", "none"), ("NSP", "nsp"), ("SOP", "sop")):
+        shards = table[name, 1].pretraining.needs["shards"]
+        assert shards.settings["sentence_objective"] == objective
+    measured = table["none", 1].measures
+    assert {
+        name: unit.needs["shards"].settings["sentence_objective"]
+        for name, unit in measured.items()
+    } == {"nsp": "nsp", "sop": "sop"}
+
+
+def test_equal_work_is_equal():
+    table = cells("time")
+    bert, albert = (
+        pretraining_flops(table[name, 1].pretraining)
+        for name in ("BERT large", "ALBERT xxlarge")
+    )
+    assert albert == pytest.approx(bert, rel=0.01)
+    config = pretraining_config(table["ALBERT xxlarge", 1].pretraining)
+    steps = config.training.num_train_steps
+    assert steps < 1500
+    share = 900 / 1500
+    stages = [
+        s.split(":") for s in config.pretraining.masking_schedule.split(",")
+    ]
+    assert int(stages[1][0]) / steps == pytest.approx(share, rel=0.01)
+
+
+def test_additional_text_is_added():
+    table = cells("data")
+    texts = [
+        table[name, 1].pretraining.needs["shards"].settings["input"]
+        for name in ("no additional data", "with additional data")
+    ]
+    assert texts == ["books", "books,more"]
+
+
+def test_additional_text_is_demanded():
+    with pytest.raises(UserError, match="give it with --additional_input"):
+        cells("data", text=Text("books"))
+
+
+def test_what_a_unit_needs_comes_before_it():
+    units = [u for cell in cells("objective").values() for u in cell.units]
+    ordered = in_order(units)
+    places = {unit.name: place for place, unit in enumerate(ordered)}
+    assert len(places) == len(ordered)
+    for unit in ordered:
+        for need in unit.needs.values():
+            assert places[need.name] < places[unit.name]
+
+
+def test_tasks_of_users_are_named_by_their_directory():
+    assert list(cells("sharing")["all-shared E=128", 1].tasks) == [
+        "SST-2",
+        "rows",
+    ]
+
+
+def test_a_row_without_counterpart_is_left_out():
+    scale = dataclasses.replace(
+        SCALES["tiny"], numbers={"num_hidden_layers": {1: 1, 3: 2}}
+    )
+    found = Planner(scale, Text("books")).cells(TABLES["depth"], [1])
+    assert [cell.row.name for cell in found] == ["layers=1", "layers=3"]
+
+
+def test_hours_are_those_of_the_arithmetic():
+    """125,000 steps of 4,096 x 512 tokens, by 6 operations a weight."""
+    config = SCALES["paper"].config({}, seed=1)
+    tokens = 4096 * 512
+    # 12 layers of 7.1 million weights each, applied; attention adds a tenth.
+    assert step_flops(config) / tokens == pytest.approx(6 * 85e6, rel=0.2)
+    assert hours_of(256 * 197e12 * 0.35 * 3600)["TPU v5e-256"] == pytest.approx(
+        1
+    )

@@ -1,0 +1,172 @@
+"""Scores, claims and the report, from a ledger that the test writes."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from albert_tf.report.page import to_html, to_markdown
+from experiments.ledger import DIVERGED, FINISHED, Ledger
+from experiments.plan import Planner, TaskData, Text
+from experiments.report import report, verdict
+from experiments.results import Finding, TableResults
+from experiments.scales import SCALES
+from experiments.tables import TABLES, Claim
+
+SEEDS = (1, 2, 3)
+PLANNER = Planner(SCALES["tiny"], Text("books"), [TaskData("MRPC", "mrpc")])
+ROWS = [row.name for row in TABLES["sharing"].rows]
+# Masked-LM accuracy of each row and seed; one row diverges in seed 3.
+ACCURACY = {
+    (row, seed): 0.30
+    + 0.01 * place
+    + 0.001 * seed**2 * (place % 3 + place // 5)
+    for place, row in enumerate(ROWS)
+    for seed in SEEDS
+}
+
+
+def record_pretraining(ledger, cell, accuracy):
+    ledger.record(
+        cell.pretraining,
+        FINISHED,
+        {
+            "evaluation": {
+                "masked_lm_accuracy": accuracy,
+                "most_frequent_token_accuracy": 0.075,
+                "sentence_order_accuracy": 0.7,
+            },
+            "curve": [
+                {"step": 10, "masked_lm_accuracy": 0.1},
+                {"step": 20, "masked_lm_accuracy": accuracy},
+            ],
+            "sequences_per_second": 100.0 + cell.seed,
+        },
+        60.0,
+    )
+
+
+@pytest.fixture
+def results(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    cells = PLANNER.cells(TABLES["sharing"], SEEDS)
+    for cell in cells:
+        if (cell.row.name, cell.seed) == ("shared-FFN E=768", 3):
+            ledger.record(cell.pretraining, DIVERGED, {}, 5.0)
+            continue
+        accuracy = ACCURACY[cell.row.name, cell.seed]
+        if (cell.row.name, cell.seed) == ("shared-FFN E=768", 2):
+            accuracy = 0.2
+        record_pretraining(ledger, cell, accuracy)
+        evaluation = {"accuracy": 0.6, "f1": accuracy}
+        figures = {"evaluation": evaluation, "metric": "f1"}
+        ledger.record(cell.tasks["MRPC"], FINISHED, figures, 30.0)
+    return TableResults(TABLES["sharing"], cells, ledger)
+
+
+def finding(results, text, column):
+    (found,) = (
+        f
+        for f in results.findings()
+        if f.claim.text.startswith(text) and f.column == column
+    )
+    return found
+
+
+def test_a_claim_is_tested_by_its_difference_in_each_seed(results):
+    found = finding(results, "Sharing all costs less", "masked-LM accuracy")
+    differences = [
+        (ACCURACY["not-shared E=768", s] - ACCURACY["all-shared E=768", s])
+        - (ACCURACY["not-shared E=128", s] - ACCURACY["all-shared E=128", s])
+        for s in SEEDS
+    ]
+    assert found.differences == pytest.approx(differences)
+    t = np.mean(differences) / (np.std(differences, ddof=1) / np.sqrt(3))
+    assert found.p_value == pytest.approx(stats.t.sf(t, df=2))
+    assert found.agreeing == sum(d > 0 for d in differences)
+
+
+def test_scores_of_tasks_are_those_of_their_best_metric(results):
+    assert results.values("all-shared E=128", "MRPC") == [
+        ACCURACY["all-shared E=128", seed] for seed in SEEDS
+    ]
+
+
+def test_a_seed_without_all_rows_is_left_out(results):
+    claim = Claim("x", {"shared-FFN E=768": 1, "all-shared E=768": -1})
+    found = results._examine(claim, "masked-LM accuracy")
+    assert len(found.differences) == 2
+
+
+def test_one_seed_has_no_p_value():
+    assert verdict(Finding(Claim("x", {}), "c", [0.1], float("nan"))) == (
+        "one seed cannot tell"
+    )
+
+
+@pytest.mark.parametrize(
+    "p_value,words",
+    [
+        (0.01, "shows"),
+        (0.99, "the opposite shows"),
+        (0.5, "cannot be told"),
+        (float("nan"), "cannot be told"),
+    ],
+)
+def test_a_verdict_in_words(p_value, words):
+    assert verdict(Finding(Claim("x", {}), "c", [0.1, 0.2], p_value)) == words
+
+
+def page_of(results, tmp_path):
+    return report({"sharing": results}, "Scale tiny.", results.ledger)
+
+
+def test_a_row_has_its_median_range_and_what_befell_it(results, tmp_path):
+    saved = {}
+    text = to_markdown(
+        page_of(results, tmp_path),
+        lambda name, png: saved.setdefault(name, name),
+    )
+    low, middle, high = (ACCURACY["shared-FFN E=128", s] for s in SEEDS)
+    (line, *_) = (
+        x for x in text.splitlines() if x.startswith("| shared-FFN E=128 |")
+    )
+    assert f"| {100 * middle:.1f} ({100 * low:.1f}–{100 * high:.1f}) |" in line
+    assert line.endswith("| 3 of 3 |")
+    (line, *_) = (
+        x for x in text.splitlines() if x.startswith("| shared-FFN E=768 |")
+    )
+    assert line.endswith("| 2 of 3, 1 diverged, 1 not comparable |")
+    assert "| all-shared E=768 | 31 | 88.6 | 81.5 | 79.2 |" in text
+    assert sorted(saved) == [
+        "sharing-curves.png",
+        "sharing-masked-lm-accuracy.png",
+        "sharing-mrpc.png",
+        "sharing-sizes.png",
+        "sharing-sop-accuracy.png",
+    ]
+
+
+def test_a_report_may_be_written_before_anything_is_measured(tmp_path):
+    results = {
+        name: TableResults(
+            table, PLANNER.cells(table, [1]), Ledger(str(tmp_path))
+        )
+        for name, table in TABLES.items()
+        if name != "data"
+    }
+    text = to_html(report(results, "Scale.", Ledger(str(tmp_path))))
+    assert "Nothing has been computed yet." in text
+    assert "<td>ALBERT xxlarge</td>" in text
+
+
+def test_figures_of_measures_are_drawn(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    cells = PLANNER.cells(TABLES["layers"], [1])
+    for cell in cells:
+        record_pretraining(ledger, cell, 0.3)
+        found = {"l2_distance": [1.0, 2.0], "cosine_similarity": [0.9, 0.8]}
+        ledger.record(cell.measures["layers"], FINISHED, found, 3.0)
+    results = TableResults(TABLES["layers"], cells, ledger)
+    text = to_html(report({"layers": results}, "Scale.", ledger))
+    assert "L2 distance of input and output by layer" in text
+    assert "Cosine of input and output by layer" in text

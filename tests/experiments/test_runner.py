@@ -1,0 +1,177 @@
+"""Units side by side: each once, in order, remembered, resumed."""
+
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from albert_tf.cluster.stops import DIVERGED
+from experiments.ledger import Ledger
+from experiments.runner import UnitError, run_units
+from experiments.units import KINDS, Kind, Unit
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def runs(directory):
+    return len(pathlib.Path(directory, "runs").read_text())
+
+
+@pytest.fixture(autouse=True)
+def kind(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    fake = Kind(
+        command=lambda unit, directory, processes: [
+            "tests.experiments.unit_program",
+            unit.settings["does"],
+            directory(unit),
+        ],
+        figures=lambda unit, directory: {"runs": runs(directory)},
+    )
+    monkeypatch.setitem(KINDS, "fake", fake)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(str(tmp_path / "paper"))
+
+
+def unit(name, does="write", **needs):
+    return Unit("fake", {"name": name, "does": does}, needs)
+
+
+def run(units, ledger, processes=2):
+    lines = []
+    run_units(units, ledger, processes, lines.append)
+    return lines
+
+
+def test_what_units_share_is_run_once_and_before_them(ledger):
+    shards = unit("shards")
+    models = [unit("a", shards=shards), unit("b", shards=shards)]
+    run(models, ledger)
+    entries = {e["settings"]["name"]: e for e in ledger.entries()}
+    assert next(iter(entries)) == "shards"
+    assert sorted(entries) == ["a", "b", "shards"]
+    assert [e["figures"] for e in entries.values()] == [{"runs": 1}] * 3
+
+
+def test_what_is_recorded_is_not_run_again(ledger):
+    run([unit("a")], ledger)
+    assert run([unit("a")], ledger) == []
+    assert ledger.figures(unit("a")) == {"runs": 1}
+
+
+def test_an_entry_has_the_settings_and_the_circumstances(ledger):
+    model = unit("model", shards=unit("shards"))
+    run([model], ledger)
+    entry = ledger.entry(model)
+    assert entry["settings"] == {"name": "model", "does": "write"}
+    assert entry["needs"] == {"shards": unit("shards").name}
+    assert re.fullmatch(r"[0-9a-f]{40}", entry["commit"])
+    assert set(entry["versions"]) == {"tensorflow", "keras", "numpy"}
+
+
+def test_units_of_other_settings_have_other_names():
+    names = {
+        unit("a").name,
+        unit("b").name,
+        unit("a", needs=unit("b")).name,
+        unit("a", needs=unit("c")).name,
+    }
+    assert len(names) == 4
+
+
+def test_what_needs_a_diverged_unit_is_not_run(ledger):
+    model = unit("model", does=str(DIVERGED))
+    task = unit("task", pretraining=model)
+    other = unit("other")
+    run([task, other], ledger)
+    assert ledger.entry(model)["status"] == "diverged"
+    assert ledger.entry(task)["status"] == "not run"
+    assert ledger.entry(other)["status"] == "finished"
+    assert ledger.figures(model) is None
+
+
+def test_a_program_that_fails_ends_the_experiment(ledger):
+    lines = []
+    with pytest.raises(UnitError) as caught:
+        run_units([unit("a", does="3")], ledger, 1, lines.append)
+    assert caught.value.status == 3
+    log = ledger.unit_directory(unit("a", does="3")) + "/log.txt"
+    name = unit("a", does="3").name
+    assert lines == ["what went wrong", f"{name} failed with status 3: {log}"]
+    assert ledger.entry(unit("a", does="3")) is None
+
+
+def test_progress_names_the_number_and_the_time_left(ledger):
+    first, second = run([unit("a"), unit("b")], ledger, processes=1)
+    assert re.fullmatch(
+        r"\[1/2\] fake-\w{12}: finished in 0:00:\d\d; 0:00:\d\d left", first
+    )
+    assert second.startswith("[2/2] ")
+    assert second.endswith("; nothing is left")
+
+
+def wait_for(path):
+    end = time.monotonic() + 30
+    while not pathlib.Path(path).exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_stopped_experiment_is_resumed(ledger):
+    waiting = unit("a", does="wait")
+    directory = ledger.unit_directory(waiting)
+
+    def stop():
+        wait_for(f"{directory}/ready")
+        signal.raise_signal(signal.SIGTERM)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    with pytest.raises(UnitError) as caught:
+        run([waiting, unit("b")], ledger, processes=1)
+    thread.join()
+    assert caught.value.status == 128 + signal.SIGTERM
+    assert ledger.entry(waiting) is None
+    run([waiting, unit("b")], ledger)
+    assert ledger.figures(waiting) == {"runs": 2}
+
+
+_OTHER = """
+import sys
+from albert_tf.io.locks import locked
+with locked(sys.argv[1], ""):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_unit_of_another_process_is_left_to_it(ledger):
+    theirs, ours = unit("theirs"), unit("ours")
+    pathlib.Path(ledger.unit_directory(theirs)).mkdir(parents=True)
+    other = subprocess.Popen(
+        [sys.executable, "-c", _OTHER, ledger.lock(theirs)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert other.stdout.readline() == "locked\n"
+
+    def finish():
+        wait_for(f"{ledger.directory}/results/{ours.name}.json")
+        ledger.record(theirs, "finished", {"runs": "theirs"}, 1.0)
+        other.communicate()
+
+    thread = threading.Thread(target=finish)
+    thread.start()
+    run([theirs, ours], ledger)
+    thread.join()
+    assert ledger.figures(theirs) == {"runs": "theirs"}
+    assert ledger.figures(ours) == {"runs": 1}

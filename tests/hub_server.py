@@ -235,7 +235,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refusal(401, "", "Invalid username or password.")
         name = f"{asked['organization']}/{asked['name']}"
         if name in hub.repositories:
-            self._send(409, json.dumps({"error": "exists"}).encode())
+            answer = {"error": "exists", "url": f"{self.server.url}/{name}"}
+            self._send(409, json.dumps(answer).encode())
             return
         private = asked.get("visibility") == "private"
         hub.add(name, files={".gitattributes": b""}, private=private)

@@ -88,11 +88,12 @@ def write_model_directory(
 ) -> None:
     """Writes the files of a model directory.
 
-    Without `own_settings` config.json lacks the section of the settings that
-    transformers does not have; sharing then comes back as layer groups.
+    Without `own_settings` there is no task.json, and config.json lacks the
+    section of the settings that transformers does not have; sharing then
+    comes back as layer groups.
     """
     model, tokenizer = loaded.model, loaded.tokenizer
-    if loaded.task:
+    if loaded.task and own_settings:
         loaded.task.write(directory)
     tokenizer.save(directory, model.config.max_position_embeddings)
     pretrained.write_model_files(

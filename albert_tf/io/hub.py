@@ -123,10 +123,13 @@ def contents(model: HubModel) -> Contents:
 
 
 def create(model: HubModel, *, private: bool) -> None:
-    """Creates a repository, public or private, unless it exists."""
+    """Creates a repository unless it exists.
+
+    Where it is not private, it is as the owner's settings have it.
+    """
     with _client(model) as package:
         _api(package).create_repo(
-            model.repository, private=private, exist_ok=True
+            model.repository, private=private or None, exist_ok=True
         )
 
 

@@ -10,9 +10,12 @@ import hashlib
 import json
 import re
 import threading
+import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from unittest import mock
+
+import pytest
 
 # Files of these endings are large ones, whatever their size.
 _LARGE = (".safetensors", ".model", ".bin", ".onnx", ".tflite")
@@ -62,6 +65,7 @@ class Hub:
         repositories: by `owner/name`.
         requests: every request as (method, path).
         tokens: those that were sent.
+        url: its address.
         token: if given, what private repositories and uploads need.
         failing: the status of every answer, unless it is 0.
         cuts: number of downloads that will end in the middle.
@@ -71,7 +75,7 @@ class Hub:
         self.repositories = {}
         self.requests = []
         self.tokens = set()
-        self.token = ""
+        self.url = self.token = ""
         self.failing = 0
         self.cuts = 0
         self.stored = {}
@@ -335,3 +339,14 @@ def client_of(url, cache, *, offline=False):
     }
     with mock.patch.multiple("huggingface_hub.constants", **values):
         yield
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A Hub, empty and with its address, which huggingface_hub talks to."""
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    # The pauses before further tries.
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    with serving() as (hub, url), client_of(url, tmp_path / "cache"):
+        hub.url = url
+        yield hub

@@ -4,11 +4,9 @@ import json
 import pathlib
 import shutil
 import sys
-import time
 
 import numpy as np
 import pytest
-from hub_server import client_of, serving
 from numpy_albert import values_of
 from program_runner import run_program
 from safetensors.numpy import load_file, save_file
@@ -26,15 +24,6 @@ from albert_tf.modeling.weights import hub_models
 from albert_tf.text.tokenizer import load_tokenizer
 
 LABELS = ("bad", "good")
-
-
-@pytest.fixture
-def server(tmp_path, monkeypatch):
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    with serving() as (server, url), client_of(url, tmp_path / "cache"):
-        server.url = url
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,11 @@
 
 import os
 import socket
+import subprocess
 import sys
-import time
 
 import pytest
-from hub_server import client_of, serving
+from hub_server import client_of
 
 from albert_tf.config import UserError
 from albert_tf.io import hub
@@ -19,16 +19,9 @@ FILES = {
 }
 
 
-@pytest.fixture
-def server(tmp_path, monkeypatch):
-    """A hub with one model, which huggingface_hub talks to."""
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    # The pauses before further tries.
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    with serving() as (server, url), client_of(url, tmp_path / "cache"):
-        server.url = url
-        server.add(NAME, files=FILES)
-        yield server
+@pytest.fixture(autouse=True)
+def repository(server):
+    return server.add(NAME, files=FILES)
 
 
 def download(path=f"hf://{NAME}"):
@@ -80,8 +73,7 @@ def test_a_second_download_reads_the_cache(server):
     assert server.downloads() == []
 
 
-def test_revisions(server):
-    repository = server.repositories[NAME]
+def test_revisions(repository):
     old = repository.refs["main"]
     new = repository.commit(FILES | {"model.safetensors": b"newer"})
     repository.refs["refs/pr/1"] = repository.refs["v1"] = old
@@ -130,9 +122,9 @@ def test_a_missing_revision(server):
         download(f"hf://{NAME}@{commit}")
 
 
-def test_a_gated_model(server):
+def test_a_gated_model(server, repository):
     server.token = "hf_right"
-    server.repositories[NAME].gated = True
+    repository.gated = True
     with pytest.raises(
         UserError, match=f"ask for access at .*/{NAME}, and set"
     ):
@@ -208,3 +200,31 @@ def test_a_missing_package(monkeypatch):
         "hf://someone/small needs the package huggingface_hub: pip install "
         "huggingface_hub (requirements-hub.txt)."
     )
+
+
+def test_the_environment_of_huggingface_hub(server, tmp_path):
+    program = (
+        "from albert_tf.io import hub; "
+        f"print(hub.download('hf://{NAME}', ['config.json']))"
+    )
+
+    def run(**variables):
+        variables |= {"HF_ENDPOINT": server.url, "HF_HOME": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+        )
+        # No progress bars in logs.
+        assert done.stderr == ""
+        return done.stdout.strip()
+
+    server.token = "hf_right"
+    server.repositories[NAME].private = True
+    directory = run(HF_TOKEN="hf_right")
+    assert directory.startswith(str(tmp_path / "hub"))
+    assert read(directory, "config.json") == FILES["config.json"]
+    server.requests.clear()
+    assert run(HF_HUB_OFFLINE="1") == directory
+    assert server.requests == []

@@ -2,12 +2,10 @@
 
 import functools
 import json
-import time
 from unittest import mock
 
 import numpy as np
 import pytest
-from hub_server import client_of, serving
 from huggingface_hub import ModelCard
 from program_runner import run_program
 from training_fixtures import random_model
@@ -25,13 +23,10 @@ TO = "hf://me/mood"
 BASE = "albert/albert-base-v2@0123"
 
 
-@pytest.fixture
-def server(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def token(server, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_right")
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    with serving() as (server, url), client_of(url, tmp_path / "cache"):
-        server.url, server.token = url, "hf_right"
-        yield server
+    server.token = "hf_right"
 
 
 @pytest.fixture(scope="module")

@@ -21,15 +21,23 @@ import pytest
 _LARGE = (".safetensors", ".model", ".bin", ".onnx", ".tflite")
 _REPOSITORY = r"(?P<repo>[\w.-]+/[\w.-]+)"
 _ROUTES = [
-    ("GET", rf"/api/models/{_REPOSITORY}(?:/revision/(?P<rev>.+))?", "info"),
-    ("GET", rf"/api/models/{_REPOSITORY}/tree/(?P<rev>.+)", "tree"),
+    ("GET", rf"/api/models/{_REPOSITORY}(?:/revision/(?P<rev>[^/]+))?", "info"),
+    (
+        "GET",
+        rf"/api/models/{_REPOSITORY}/tree/(?P<rev>[^/]+)(?P<path>/.+)?",
+        "tree",
+    ),
     ("*", rf"/{_REPOSITORY}/resolve/(?P<rev>[^/]+)/(?P<name>.+)", "resolve"),
     ("*", r"/storage/(?P<oid>\w+)", "storage"),
     ("POST", r"/api/repos/create", "create"),
     ("POST", r"/api/validate-yaml", "validate"),
-    ("POST", rf"/api/models/{_REPOSITORY}/preupload/(?P<rev>.+)", "preupload"),
+    (
+        "POST",
+        rf"/api/models/{_REPOSITORY}/preupload/(?P<rev>[^/]+)",
+        "preupload",
+    ),
     ("POST", rf"/{_REPOSITORY}\.git/info/lfs/objects/batch", "batch"),
-    ("POST", rf"/api/models/{_REPOSITORY}/commit/(?P<rev>.+)", "commit"),
+    ("POST", rf"/api/models/{_REPOSITORY}/commit/(?P<rev>[^/]+)", "commit"),
 ]
 
 
@@ -108,7 +116,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self):
         hub = self.server.hub
-        path = urllib.parse.unquote(self.path.partition("?")[0])
+        # A slash in a revision is quoted.
+        path = self.path.partition("?")[0]
         hub.requests.append((self.command, path))
         length = int(self.headers.get("Content-Length") or 0)
         self.body = self.rfile.read(length)
@@ -122,7 +131,11 @@ class _Handler(BaseHTTPRequestHandler):
             for method, pattern, action in _ROUTES:
                 found = re.fullmatch(pattern, path)
                 if found and method in ("*", self.command):
-                    getattr(self, f"_{action}")(**found.groupdict())
+                    parts = {
+                        name: value and urllib.parse.unquote(value)
+                        for name, value in found.groupdict().items()
+                    }
+                    getattr(self, f"_{action}")(**parts)
                     return
             raise _Refusal(404, "", f"no route {path}")
         except _Refusal as refusal:
@@ -179,8 +192,10 @@ class _Handler(BaseHTTPRequestHandler):
             }
         )
 
-    def _tree(self, repo, rev):
+    def _tree(self, repo, rev, path):
         repository = self._repository(repo)
+        if path:
+            raise _Refusal(404, "EntryNotFound", f"{path} does not exist")
         files = repository.commits[self._commit_of(repository, rev)]
         entries = []
         for name, content in sorted(files.items()):

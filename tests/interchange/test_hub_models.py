@@ -89,6 +89,28 @@ def test_a_fine_tuned_model_has_its_labels(classifier):
     assert_same_weights(loaded.model, expected)
 
 
+def test_the_configuration_of_released_models(server, encoder_files, tmp_path):
+    shutil.copytree(encoder_files, tmp_path / "released")
+    edit_json(
+        tmp_path / "released",
+        "config.json",
+        architectures=["AlbertForMaskedLM"],
+        attention_probs_dropout_prob=0,
+        hidden_dropout_prob=0,
+        layers_to_keep=[],
+        net_structure_type=0,
+        num_memory_blocks=0,
+        gap_size=0,
+        down_scale_factor=1,
+    )
+    (tmp_path / "released" / "tokenizer_config.json").unlink()
+    server.add("albert/albert-tiny", tmp_path / "released")
+    loaded = load_model_directory("hf://albert/albert-tiny")
+    # The sentence order head, which its class lacks, is left out.
+    assert type(loaded.model).__name__ == "AlbertForMaskedLM"
+    assert_same_weights(loaded.model.encoder, built().encoder)
+
+
 def test_initial_weights_know_their_repository(server, encoder, tiny_tokenizer):
     stored = find_initial_weights(encoder)
     commit = server.repositories["albert/albert-tiny"].refs["main"]

@@ -212,7 +212,11 @@ def restore_model(
         model,
         stored.weights,
         new_heads=new_heads,
-        drop_other_heads=drop_other_heads or bool(new_heads) or not is_same,
+        drop_other_heads=drop_other_heads
+        or bool(new_heads)
+        or not is_same
+        # Released files have more heads than their configuration names.
+        or (bool(kind.head_names) and not description.ours),
         allow_missing=allow_missing,
     )
     return model, lines

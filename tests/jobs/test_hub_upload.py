@@ -1,7 +1,9 @@
 """Uploads to the Hugging Face hub, of which a local server is the stand-in."""
 
+import dataclasses
 import functools
 import json
+import pathlib
 from unittest import mock
 
 import numpy as np
@@ -11,6 +13,7 @@ from program_runner import run_program
 from training_fixtures import random_model
 
 from albert_tf.config import FeatureConfig, UserError
+from albert_tf.interchange.formats import FORMATS
 from albert_tf.interchange.model_directory import (
     load_model_directory,
     save_model_directory,
@@ -213,6 +216,22 @@ def test_another_format(server, run_dir):
     assert "albert_config.json" in files
     card = ModelCard(files["README.md"].decode())
     assert card.data.library_name == "google-research/albert"
+
+
+def test_a_formats_own_readme_is_part_of_the_card(server, run_dir, monkeypatch):
+    row = FORMATS["google_tf1"]
+
+    def write(directory, loaded):
+        row.write(directory, loaded)
+        own = "---\nlibrary_name: x\n---\n\nMind the commas.\n"
+        pathlib.Path(directory, "README.md").write_text(own)
+
+    changed = dataclasses.replace(row, write=write)
+    monkeypatch.setitem(FORMATS, "google_tf1", changed)
+    push(run_dir, to_format="google_tf1")
+    assert "\n\nMind the commas.\n" in readme(server)
+    library = ModelCard(readme(server)).data.library_name
+    assert library == "google-research/albert"
 
 
 def test_the_program(server, run_dir):

@@ -36,6 +36,7 @@ _MODULES = {
         ),
         "interchange.export.saved_model": ("export_saved_model",),
         "jobs.finetune": ("run_finetuning",),
+        "jobs.hub_upload": ("push_to_hub",),
         "prediction.predictor": ("Predictor",),
         "jobs.pretrain": ("run_pretraining",),
         "jobs.task_evaluation": ("evaluate_task",),

@@ -43,6 +43,7 @@ FLAGS = flags.FLAGS
 # What this module defines are flags of the program: --helpshort lists them.
 flags.disclaim_key_flags()
 
+MODEL_HELP = "Model or run directory, or hf://owner/name: one on the hub."
 TOKENIZER_HELP = (
     "Tokenizer: its directory, or a .model, .vocab or vocab.txt file."
 )

@@ -44,8 +44,8 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "model_dir",
         None,
-        "Model or run directory; for a task also several, comma-separated: an "
-        "ensemble, whose scores are averaged.",
+        f"{command_line.MODEL_HELP} For a task also several, comma-separated: "
+        "an ensemble, whose scores are averaged.",
     )
     flags.DEFINE_string(
         "split",

@@ -18,7 +18,7 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     own_rows.define_flag()
-    flags.DEFINE_string("model_dir", None, "Model or run directory.")
+    flags.DEFINE_string("model_dir", None, command_line.MODEL_HELP)
     flags.DEFINE_string(
         "export_dir", None, "The model goes to <export_dir>/<version>."
     )

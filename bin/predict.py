@@ -53,7 +53,7 @@ def define_flags() -> None:
         "a tab its paragraph; tag, a tag for each word; choose, a text and its "
         "choices, all separated by tabs.",
     )
-    flags.DEFINE_string("model_dir", None, "Model or run directory.")
+    flags.DEFINE_string("model_dir", None, command_line.MODEL_HELP)
     flags.DEFINE_string(
         "export_dir", None, "<export_dir> of bin.export, or <export_dir>/<n>."
     )

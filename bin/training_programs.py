@@ -26,8 +26,9 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "init_from",
         None,
-        "Initial weights: a model or run directory, or a Google TF1 "
-        "checkpoint. The architecture is theirs unless flags change it.",
+        "Initial weights: a model or run directory, a model on the hub "
+        "(hf://albert/albert-base-v2), or a Google TF1 checkpoint. The "
+        "architecture is theirs unless flags change it.",
     )
     command_line.define_settings(RuntimeConfig())
 

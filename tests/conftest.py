@@ -24,6 +24,7 @@ def pytest_configure(config):
         [tf.config.LogicalDeviceConfiguration()] * 2,
     )
     config.pluginmanager.import_plugin("training_fixtures")
+    config.pluginmanager.import_plugin("hub_server")
 
 
 def pytest_collection_modifyitems(items):

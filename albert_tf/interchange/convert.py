@@ -4,6 +4,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 from albert_tf.config import ModelConfig, lookup, override, require
 from albert_tf.interchange.formats import (
@@ -23,7 +24,7 @@ from albert_tf.interchange.model_files import (
     read_task_record,
     replacing_directory,
 )
-from albert_tf.io import files
+from albert_tf.io import files, hub
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.heads.pooling import is_own_pooling
 from albert_tf.modeling.models import (
@@ -52,21 +53,15 @@ def convert(
     to_path: str,
     to_format: str,
     *,
-    head: str = "",
-    labels: Sequence[str] = (),
     tokenizer: str = "",
-    changes: Mapping[str, object] | None = None,
-    merge: str = "equal",
-    allow_missing: bool = False,
     overwrite: bool = False,
     log: Callable[[str], None] = print,
+    **options: Any,
 ) -> None:
     """Writes the model at `from_path` to the directory `to_path`.
 
     Nothing is written in case of an error. bin/convert.py describes the
-    options; `head` is a key of `models_by_head`, `changes` are settings of the
-    architecture, and `log` takes a line for each thing that is more than a
-    copy.
+    options, which are those of `converted`.
 
     Raises:
         UserError: naming each weight that is missing, unexpected, misshapen
@@ -76,6 +71,35 @@ def convert(
     target = lookup(FORMATS, to_format, "to_format")
     to_path = _separate_path(to_path, from_path, tokenizer)
     _check_replaceable(to_path, to_format, overwrite)
+    loaded = converted(
+        from_path, to_format, tokenizer=tokenizer, log=log, **options
+    )
+    with replacing_directory(
+        to_path, target.last, replaces=REPLACEABLE
+    ) as directory:
+        target.write(directory, loaded)
+    log(f"Wrote {to_path}: {to_format}, {type(loaded.model).__name__}.")
+
+
+def converted(
+    from_path: str,
+    to_format: str,
+    *,
+    head: str = "",
+    labels: Sequence[str] = (),
+    tokenizer: str = "",
+    changes: Mapping[str, object] | None = None,
+    merge: str = "equal",
+    allow_missing: bool = False,
+    log: Callable[[str], None] = print,
+) -> LoadedModel:
+    """Returns the model at `from_path` as a format has it, and its task.
+
+    `head` is a key of `models_by_head`, `changes` are settings of the
+    architecture, and `log` takes a line for each thing that is more than a
+    copy. Errors are those of `convert`.
+    """
+    target = lookup(FORMATS, to_format, "to_format")
     require(
         not target.package or find_spec(target.package) is not None,
         f"to_format={to_format} needs the package {target.package}: "
@@ -99,23 +123,24 @@ def convert(
     lines += target.not_stored(loaded)
     task = _task(source)
     own_head = not head or kind.__name__ in source.description.kinds
-    if task and own_head and target.stores_task:
+    if task and own_head:
         loaded = dataclasses.replace(loaded, task=_shortened(task, length))
-    elif task:
+    if task and not (own_head and target.stores_task):
         lines.append(f"Not stored: {TASK_FILE}, the settings of {task.task}.")
-    with replacing_directory(
-        to_path, target.last, replaces=REPLACEABLE
-    ) as directory:
-        target.write(directory, loaded)
     for line in lines:
         log(line)
-    log(f"Wrote {to_path}: {to_format}, {kind.__name__}.")
+    return loaded
 
 
 def _separate_path(to_path: str, from_path: str, tokenizer: str) -> str:
     """Returns the path to write, apart from the files that are read."""
     require(
         bool(from_path and to_path), "from_path and to_path must not be empty."
+    )
+    require(
+        not hub.is_on_hub(to_path),
+        f"to_path={to_path} is on the Hugging Face hub; push_to_hub uploads a "
+        "model there.",
     )
     remote = files.is_remote(to_path)
     to_path = to_path.rstrip("/") if remote else os.path.abspath(to_path)

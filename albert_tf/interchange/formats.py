@@ -48,6 +48,7 @@ class Format:
             one if the source has.
         package: that writing needs, an optional one.
         stores_task: whether `write` uses the model's TaskRecord.
+        hub_library: the name on the hub of what opens the files.
     """
 
     library: str
@@ -61,6 +62,7 @@ class Format:
     always_pooler: bool = False
     package: str = ""
     stores_task: bool = False
+    hub_library: str = ""
 
 
 def _not_stored_by_transformers(loaded: LoadedModel) -> Iterator[str]:
@@ -143,6 +145,7 @@ def _one_file(
         last=name,
         package=package,
         stores_task=True,
+        hub_library=library.split()[0].lower(),
     )
 
 
@@ -152,12 +155,14 @@ FORMATS: dict[str, Format] = {
         write=write_model_directory,
         files=FILES,
         stores_task=True,
+        hub_library="transformers",
     ),
     "huggingface": Format(
         library="transformers",
         write=functools.partial(write_model_directory, own_settings=False),
         files=FILES - {TASK_FILE},
         not_stored=_not_stored_by_transformers,
+        hub_library="transformers",
         supports=lambda head, config: (
             head.class_in_transformers(config) != "AlbertModel"
         ),
@@ -174,6 +179,7 @@ FORMATS: dict[str, Format] = {
         ),
         supports=google_tf1.supports,
         always_pooler=True,
+        hub_library="google-research/albert",
     ),
     "keras_hub": Format(
         library="KerasHub's AlbertBackbone",
@@ -183,6 +189,7 @@ FORMATS: dict[str, Format] = {
         supports=lambda head, config: False,
         always_pooler=True,
         package="keras_hub",
+        hub_library="keras-hub",
     ),
     "litert": _one_file("LiteRT", "model.tflite", _save_litert),
     "litert_int8": _one_file(

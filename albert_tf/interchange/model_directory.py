@@ -13,9 +13,10 @@ from albert_tf.interchange.model_files import (
     read_task_record,
     replacing_directory,
 )
-from albert_tf.io import files
+from albert_tf.io import files, hub
 from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.modeling.weights import pretrained
+from albert_tf.modeling.weights.hub_models import hub_name, local_model
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -87,11 +88,12 @@ def write_model_directory(
 ) -> None:
     """Writes the files of a model directory.
 
-    Without `own_settings` config.json lacks the section of the settings that
-    transformers does not have; sharing then comes back as layer groups.
+    Without `own_settings` there is no task.json, and config.json lacks the
+    section of the settings that transformers does not have; sharing then
+    comes back as layer groups.
     """
     model, tokenizer = loaded.model, loaded.tokenizer
-    if loaded.task:
+    if loaded.task and own_settings:
         loaded.task.write(directory)
     tokenizer.save(directory, model.config.max_position_embeddings)
     pretrained.write_model_files(
@@ -110,10 +112,12 @@ def write_model_directory(
 def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     """Returns the model in a model directory, or in that of a run.
 
+    `hf://owner/name`, or `hf://owner/name@revision`, is one on the hub.
+
     Raises:
         UserError: for anything missing, unexpected, misshapen or damaged.
     """
-    directory = _model_in(directory)
+    directory = _model_in(local_model(directory))
     stored = pretrained.read_model_files(directory)
     description = stored.description
     tokenizer = load_tokenizer(directory)
@@ -159,12 +163,19 @@ def find_initial_weights(path: str) -> StoredModel:
     """Returns the model at `path`, its weights not yet read.
 
     `path` is a model directory (also one that transformers saved), a run
-    directory, or a Google TF1 checkpoint: its prefix, or a directory with
-    one checkpoint and `albert_config.json`.
+    directory, a model on the hub (`hf://owner/name` or
+    `hf://owner/name@revision`), or a Google TF1 checkpoint: its prefix, or a
+    directory with one checkpoint and `albert_config.json`.
 
     Raises:
         UserError: when it is none of these or cannot be read.
     """
+    if hub.is_on_hub(path):
+        directory = local_model(path)
+        return dataclasses.replace(
+            pretrained.read_model_files(directory),
+            hub_name=hub_name(path, directory),
+        )
     checkpoint = google_tf1.find_checkpoint(path)
     if checkpoint:
         return google_tf1.read_model(checkpoint)
@@ -174,7 +185,7 @@ def find_initial_weights(path: str) -> StoredModel:
         if stored.description.ours and directory != path:
             stored = dataclasses.replace(stored, origin="run directory")
         return stored
-    require(files.exists(path), f"{path} does not exist.")
+    require(files.exists(path), f"{path} does not exist.{hub.hint(path)}")
     raise UserError(
         f"{path} is neither a model directory, a run directory with a "
         "finished model, nor a Google TF1 checkpoint or its unpacked folder."

@@ -43,11 +43,14 @@ class TaskRecord:
         task: its name.
         features: its settings of features and of predictions.
         pairs: whether its examples are pairs of texts.
+        base_model: the model on the hub that fine-tuning began with, as
+            `owner/name@commit`; empty for others.
     """
 
     task: str
     features: FeatureConfig
     pairs: bool = False
+    base_model: str = ""
 
     def write(self, directory: str) -> None:
         """Writes the file into a model directory."""
@@ -66,12 +69,13 @@ def read_task_record(
     path = os.path.join(directory, TASK_FILE)
     if not files.isfile(path):
         return None
-    # Records of earlier versions have no `pairs`.
-    values = {"pairs": False, **read_json(path)}
+    # Records of earlier versions have neither.
+    values = {"pairs": False, "base_model": "", **read_json(path)}
     for name, kind, expected in (
         ("task", str, "a string"),
         ("features", dict, "an object"),
         ("pairs", bool, "true or false"),
+        ("base_model", str, "a string"),
     ):
         require(
             isinstance(values.get(name), kind),
@@ -84,7 +88,9 @@ def read_task_record(
         f"{path}: max_seq_length={config.max_seq_length} exceeds the model's "
         f"max_position_embeddings={max_position_embeddings}.",
     )
-    return TaskRecord(values["task"], config, values["pairs"])
+    return TaskRecord(
+        values["task"], config, values["pairs"], values["base_model"]
+    )
 
 
 @contextlib.contextmanager

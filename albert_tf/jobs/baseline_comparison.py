@@ -173,7 +173,8 @@ def _advice(comparisons: Sequence[Comparison], model: ModelConfig) -> list[str]:
     if model.hidden_size < PAPER_WIDTH:
         return [
             "To try: more pretraining, on the task's own text too; a larger "
-            "--preset; or released weights (--init_from=...)."
+            "--preset; or released weights "
+            "(--init_from=hf://albert/albert-base-v2)."
         ]
     return [
         "To try: another --learning_rate, more epochs (--num_train_epochs), "

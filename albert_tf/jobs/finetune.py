@@ -367,6 +367,7 @@ class _Finetuning(Job):
                 self.task.name,
                 to_save,
                 pairs=self.task.kind.are_pairs(self.examples["train"]),
+                base_model=self.initial.hub_name,
             ),
         )
 

@@ -37,6 +37,7 @@ from albert_tf.modeling.weights.adapters import (
     read_adapters,
     write_adapters,
 )
+from albert_tf.modeling.weights.hub_models import local_adapters, local_model
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
 _HEAD_SITE = 1 << 20
@@ -484,7 +485,8 @@ class AlbertModel(FittableModel):
         have are read. Prints what is initialised or left out.
 
         Args:
-            directory: with `config.json` and `model.safetensors`.
+            directory: with `config.json` and `model.safetensors`, or
+                `hf://owner/name` for a model on the hub.
             num_labels: classes of a new head; by default those of the file.
             labels: their names.
             allow_missing: whether weights that the directory lacks, such as
@@ -497,7 +499,7 @@ class AlbertModel(FittableModel):
             UserError: naming each weight that is missing, unexpected,
                 misshapen or damaged; for other changes.
         """
-        stored = pretrained.read_model_files(directory)
+        stored = pretrained.read_model_files(local_model(directory))
         model, lines = pretrained.restore_model(
             cls,
             stored.for_task(changes) if changes else stored,
@@ -546,7 +548,7 @@ class AlbertModel(FittableModel):
         Raises:
             UserError: for adapters that do not fit the model.
         """
-        read_adapters(directory, self)
+        read_adapters(local_adapters(directory), self)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import os
 from typing import Any
 
 from albert_tf.config import UserError, require, shown
-from albert_tf.io import files
+from albert_tf.io import files, hub
 from albert_tf.io.json_files import read_at_most, read_json
 from albert_tf.text.piece_scores import read_piece_scores
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
@@ -33,6 +33,8 @@ KINDS: tuple[type[Tokenizer], ...] = (
     SentencePieceTokenizer,
     WordPieceTokenizer,
 )
+# What is downloaded of a model on the hub.
+HUB_FILES = (*(kind.vocabulary_file for kind in KINDS), JSON_FILE, CONFIG_FILE)
 # Looked for where no file has our name; the first pattern that fits decides.
 _OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,), ("*.vocab",))
 
@@ -40,6 +42,7 @@ _OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,), ("*.vocab",))
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """Returns the tokenizer of a directory, or of a vocabulary's file.
 
+    A directory may be that of a model on the hub, `hf://owner/name`.
     A file is a SentencePiece model, the pieces and scores of one (`*.vocab`)
     or a WordPiece vocabulary (`*.txt`), whatever its name. Without a
     `tokenizer_config.json` beside it the settings are those of the released
@@ -49,7 +52,16 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         UserError: when there is none, or it is unusable.
     """
     path = os.fspath(path)
-    require(files.exists(path), f"The tokenizer {path} does not exist.")
+    if hub.is_on_hub(path):
+        path, name = hub.download(path, HUB_FILES), path
+        require(
+            files.exists(path),
+            f"{name} has no tokenizer, none of {', '.join(HUB_FILES)}.",
+        )
+    require(
+        files.exists(path),
+        f"The tokenizer {path} does not exist.{hub.hint(path)}",
+    )
     directory = path if files.isdir(path) else os.path.dirname(path)
     config_path = os.path.join(directory, CONFIG_FILE)
     config = read_json(config_path) if files.exists(config_path) else {}

@@ -206,7 +206,7 @@ def test_a_task_there_and_back(tmp_path):
     )
     assert not to_dict(features).items() & to_dict(FeatureConfig()).items()
     assert read_task_record(str(tmp_path), 512) is None
-    record = TaskRecord("SQuAD2.0", features, pairs=True)
+    record = TaskRecord("SQuAD2.0", features, True, "owner/name@0123")
     record.write(str(tmp_path))
     assert read_task_record(str(tmp_path), 512) == record
 

@@ -16,7 +16,10 @@ from training_fixtures import write_task
 
 from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import FinetuneConfig, RuntimeConfig, UserError, override
-from albert_tf.interchange.model_directory import find_initial_weights
+from albert_tf.interchange.model_directory import (
+    find_initial_weights,
+    load_model_directory,
+)
 from albert_tf.jobs import finetune
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.finetune import run_finetuning
@@ -112,6 +115,18 @@ def test_the_same_weights_under_another_path_are_the_same_run(
 ):
     run_dir, evaluation = finished
     assert run(data_dir, f"{pretrained}/", run_dir) == evaluation
+
+
+@pytest.mark.slow
+def test_the_model_records_the_one_it_began_with(
+    data_dir, pretrained, tmp_path
+):
+    initial = find_initial_weights(pretrained)
+    initial = dataclasses.replace(initial, hub_name="owner/name@0123")
+    steps = {"num_train_epochs": 0.0, "num_train_steps": 1}
+    run(data_dir, pretrained, tmp_path / "run", initial=initial, **steps)
+    loaded = load_model_directory(str(tmp_path / "run"))
+    assert loaded.task.base_model == "owner/name@0123"
 
 
 @pytest.mark.slow

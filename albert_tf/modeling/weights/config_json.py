@@ -56,7 +56,7 @@ def _model_heads() -> dict[str, type[Head]]:
     return {h.model_name: h for h in HEADS.values() if h.model_name}
 
 
-def _transformers_models(config: ModelConfig) -> dict[str, str]:
+def transformers_models(config: ModelConfig) -> dict[str, str]:
     """Returns the class in transformers for each model class here."""
     return {
         "AlbertModel": "AlbertModel",
@@ -116,7 +116,7 @@ def to_json(
     head = _model_heads().get(kind)
     values = {
         "architectures": [
-            lookup(_transformers_models(config), kind, "model class")
+            lookup(transformers_models(config), kind, "model class")
         ],
         "model_type": "albert",
         **{
@@ -222,7 +222,7 @@ def _with_pooling(
         return config
     pooling = {"pooling": own["pooling"]}
     pooled = from_dict(ModelConfig, to_dict(config) | pooling, path)
-    classes = _transformers_models(pooled)
+    classes = transformers_models(pooled)
     explained = classes.get(str(own.get("model")))
     return pooled if _class_there(values) in (None, explained) else config
 
@@ -235,7 +235,7 @@ def _class_there(values: dict) -> object:
 
 def _kind_of(values: dict, own: dict, config: ModelConfig, path: str) -> str:
     """Returns the name of the model class of a `config.json`."""
-    classes = _transformers_models(config)
+    classes = transformers_models(config)
     names = values.get("architectures")
     theirs = _class_there(values)
     if "model" in own:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import keras
 
 from albert_tf.config import TASK_SETTINGS, ModelConfig, override, require
-from albert_tf.io import files
+from albert_tf.io import files, hub
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.accounting import parameter_count
 from albert_tf.modeling.heads import HEADS
@@ -48,12 +48,14 @@ class StoredModel:
         description: from its config.json, or derived from a checkpoint.
         weights: the arrays, by name.
         directory: that of its tokenizer, if it has one.
+        hub_name: `owner/name@commit`, if it is from the hub.
     """
 
     origin: str
     description: ModelDescription
     weights: StoredWeights
     directory: str | None = None
+    hub_name: str = ""
 
     @property
     def config(self) -> ModelConfig:
@@ -104,7 +106,8 @@ def read_model_files(directory: str) -> StoredModel:
     require(
         files.isfile(path),
         f"{directory} is not a model directory: it has no {CONFIG_FILE}. A run "
-        "writes its model to RUN_DIR/model when it ends.",
+        "writes its model to RUN_DIR/model when it ends."
+        f"{'' if files.exists(directory) else hub.hint(directory)}",
     )
     description = config_json.from_json(read_json(path), path)
     weights_file.refuse_pickle(directory)
@@ -209,7 +212,11 @@ def restore_model(
         model,
         stored.weights,
         new_heads=new_heads,
-        drop_other_heads=drop_other_heads or bool(new_heads) or not is_same,
+        drop_other_heads=drop_other_heads
+        or bool(new_heads)
+        or not is_same
+        # Released files have more heads than their configuration names.
+        or (bool(kind.head_names) and not description.ours),
         allow_missing=allow_missing,
     )
     return model, lines

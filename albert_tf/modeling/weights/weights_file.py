@@ -10,6 +10,8 @@ touched, and nothing in it is ever run or used as a path.
 import math
 import os
 import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,6 +59,20 @@ _FOREIGN = {
     ".h5": (_NOT_READ, ", from_tf=True"),
     ".msgpack": (_NOT_READ, ", from_flax=True"),
 }
+
+
+class Foreign(NamedTuple):
+    """A file of weights in an unsupported format.
+
+    Attributes:
+        name: of the file.
+        fault: the reason why it is not read.
+        option: of `from_pretrained`, with which transformers reads it.
+    """
+
+    name: str
+    fault: str
+    option: str
 
 
 # A file and the place of an array in it.
@@ -141,18 +157,28 @@ def refuse_pickle(directory: str) -> None:
     that converts it.
     """
     names = files.listdir(directory) if files.isdir(directory) else []
+    if foreign := foreign_weights(names):
+        raise UserError(
+            f"{os.path.join(directory, foreign.name)} {foreign.fault}. If you "
+            "trust it, "
+            f"{_RESAVE.format(foreign.option, shlex.quote(str(directory)))} in "
+            "an environment with torch and transformers 4 writes that."
+        )
+
+
+def foreign_weights(names: Sequence[str]) -> Foreign | None:
+    """Returns the weights among files that are in unsupported formats only."""
     if any(name.startswith("model.safetensors") for name in names):
-        return
+        return None
     # Names of weights come first: there may be other pickles beside them.
-    names.sort(key=lambda name: not name.startswith(("pytorch_model", "model")))
-    for name in names:
+    first = sorted(
+        names, key=lambda name: not name.startswith(("pytorch_model", "model"))
+    )
+    for name in first:
         for ending, (fault, option) in _FOREIGN.items():
-            require(
-                not name.endswith(ending),
-                f"{os.path.join(directory, name)} {fault}. If you trust it, "
-                f"{_RESAVE.format(option, shlex.quote(str(directory)))} in an "
-                "environment with torch and transformers 4 writes that.",
-            )
+            if name.endswith(ending):
+                return Foreign(name, fault, option)
+    return None
 
 
 def _indexed_tensors(index: str) -> dict[str, _Place]:

@@ -1,0 +1,326 @@
+"""The model card of a model, README.md in the form of the Hugging Face hub.
+
+Its first lines, between `---`, are YAML that the hub reads; the rest is for
+people.
+"""
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from albert_tf import __version__
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.io.hub import SCHEME
+from albert_tf.modeling.weights.config_json import transformers_models
+
+CARD_FILE = "README.md"
+HUB = "https://huggingface.co"
+
+# The hub's names of tasks, by heads; an encoder alone has the last.
+_PIPELINES = {
+    "masked_lm": "fill-mask",
+    "classification": "text-classification",
+    "regression": "text-classification",
+    "multiple_choice": "multiple-choice",
+    "token_classification": "token-classification",
+    "span": "question-answering",
+    "answerable_span": "question-answering",
+    "sentence_embedding": "sentence-similarity",
+    "": "feature-extraction",
+}
+# Its names of metrics, where they are not ours.
+_METRICS = {
+    "macro_f1": "f1",
+    "pearson": "pearsonr",
+    "spearman": "spearmanr",
+    "masked_lm_accuracy": "accuracy",
+    "sentence_order_accuracy": "accuracy",
+}
+# Its data sets, with the configuration, by our tasks.
+_DATASETS = {
+    "CoLA": ("nyu-mll/glue", "cola"),
+    "SST-2": ("nyu-mll/glue", "sst2"),
+    "MRPC": ("nyu-mll/glue", "mrpc"),
+    "STS-B": ("nyu-mll/glue", "stsb"),
+    "QQP": ("nyu-mll/glue", "qqp"),
+    "MNLI": ("nyu-mll/glue", "mnli"),
+    "QNLI": ("nyu-mll/glue", "qnli"),
+    "RTE": ("nyu-mll/glue", "rte"),
+    "WNLI": ("nyu-mll/glue", "wnli"),
+    "SQuAD1.1": ("rajpurkar/squad", "plain_text"),
+    "SQuAD2.0": ("rajpurkar/squad_v2", "squad_v2"),
+    "RACE": ("ehovy/race", "all"),
+    "RACE-middle": ("ehovy/race", "middle"),
+    "RACE-high": ("ehovy/race", "high"),
+}
+# What bin.predict does with our heads, and a text of theirs for a shell.
+_MODES = {
+    "masked_lm": ("fill-mask", "'A [MASK] text.'"),
+    "classification": ("classify", "'A text.'"),
+    "regression": ("rate", "'A text.'"),
+    "multiple_choice": ("choose", r"$'A text.\tOne choice.\tAnother.'"),
+    "token_classification": ("tag", "'A text.'"),
+    "span": ("answer", r"$'A question?\tA paragraph.'"),
+    "answerable_span": ("answer", r"$'A question?\tA paragraph.'"),
+}
+_EMBED = ("embed", "'A text.'")
+
+# The last line of a card: a digest of those before it.
+_MARK = re.compile(r"<!-- Written by ALBERT-TF, sha256 ([0-9a-f]{64}) -->\n?")
+
+
+@dataclasses.dataclass(frozen=True)
+class CardFacts:
+    """What a card says beside what is known of the model itself.
+
+    Attributes:
+        name: of the model; on the hub `owner/name`.
+        metrics: on held-out examples.
+        training: settings of its training, for a table.
+        license: the hub's name of it, such as `apache-2.0`.
+        languages: codes such as `en`.
+        datasets: on the hub, that it was trained on; by default the task's.
+        tags: further ones.
+        base_model: the model on the hub that training began with, as
+            `owner/name` or `owner/name@commit`; by default the record's.
+        library: the hub's name of the library that opens the files.
+        notes: further text, in Markdown.
+    """
+
+    name: str
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    license: str = ""
+    languages: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    base_model: str = ""
+    library: str = "transformers"
+    notes: str = ""
+
+
+def model_card(loaded: LoadedModel, facts: CardFacts) -> str:
+    """Returns the README.md of a model."""
+    if loaded.task and not facts.base_model:
+        base = loaded.task.base_model
+        facts = dataclasses.replace(facts, base_model=base)
+    metadata = "\n".join(_yaml(_metadata(loaded, facts)))
+    parts = [
+        f"---\n{metadata}\n---\n",
+        f"# {facts.name}\n",
+        *_description(loaded),
+        *_training(loaded, facts),
+        *_evaluation(loaded, facts),
+        *_usage(loaded, facts),
+        *([f"{facts.notes}\n"] if facts.notes else []),
+    ]
+    return with_mark("\n".join(parts))
+
+
+def with_mark(text: str) -> str:
+    """Returns a card with a last line by which `is_unedited` knows it."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{text}\n<!-- Written by ALBERT-TF, sha256 {digest} -->\n"
+
+
+def is_unedited(card: str) -> bool:
+    """Returns whether a card is as `with_mark` returned it."""
+    text, _, last = card.rstrip("\n").rpartition("\n")
+    found = _MARK.fullmatch(last)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return found is not None and found[1] == digest
+
+
+def _metadata(loaded: LoadedModel, facts: CardFacts) -> dict[str, Any]:
+    """Returns what the hub reads; empty values are left out."""
+    task = loaded.task.task if loaded.task else ""
+    datasets = facts.datasets or tuple(_DATASETS.get(task, ())[:1])
+    library = facts.library
+    if library == "transformers" and not _opens_in_transformers(loaded):
+        library = "albert-tf"
+    metadata = {
+        "library_name": library,
+        "pipeline_tag": _PIPELINES.get(_head(loaded), ""),
+        "language": list(facts.languages),
+        "license": facts.license,
+        "base_model": facts.base_model.partition("@")[0],
+        "datasets": list(datasets),
+        "tags": ["albert", "albert-tf", *facts.tags],
+        "model-index": _results(loaded, facts),
+    }
+    return {name: value for name, value in metadata.items() if value}
+
+
+def _results(loaded: LoadedModel, facts: CardFacts) -> list[dict[str, Any]]:
+    """Returns the metrics in the form of the hub's `model-index`."""
+    if not facts.metrics:
+        return []
+    dataset = {"name": _data(loaded), "type": "own-data"}
+    if loaded.task and loaded.task.task in _DATASETS:
+        kind, config = _DATASETS[loaded.task.task]
+        dataset |= {"type": kind, "config": config, "split": "validation"}
+    metrics = [
+        {
+            "type": _METRICS.get(name, name),
+            "name": name,
+            "value": round(value, 6),
+        }
+        for name, value in facts.metrics.items()
+    ]
+    pipeline = _PIPELINES.get(_head(loaded)) or "other"
+    result = {
+        "task": {"type": pipeline},
+        "dataset": dataset,
+        "metrics": metrics,
+    }
+    return [{"name": facts.name.rpartition("/")[2], "results": [result]}]
+
+
+def _data(loaded: LoadedModel) -> str:
+    """Returns the name of the data that the model was evaluated on."""
+    if not loaded.task:
+        return "held-out text"
+    name = loaded.task.task
+    return name if name in _DATASETS else f"own data ({name})"
+
+
+def _head(loaded: LoadedModel) -> str:
+    """Returns the first of the model's heads, "" if it has none."""
+    return next(iter(loaded.model.head_names), "")
+
+
+def _class_there(loaded: LoadedModel) -> str:
+    """Returns the class of transformers that opens the model."""
+    classes = transformers_models(loaded.model.config)
+    return str(classes[type(loaded.model).__name__])
+
+
+def _opens_in_transformers(loaded: LoadedModel) -> bool:
+    """Returns whether transformers has the heads too."""
+    return not loaded.model.head_names or _class_there(loaded) != "AlbertModel"
+
+
+def _description(loaded: LoadedModel) -> Iterator[str]:
+    model, config = loaded.model, loaded.model.config
+    heads = " and ".join(name.replace("_", " ") for name in model.head_names)
+    yield (
+        "An [ALBERT](https://arxiv.org/abs/1909.11942) model "
+        f"({'with a head for ' + heads if heads else 'the encoder alone'}), "
+        f"written by ALBERT-TF {__version__}.\n"
+    )
+    lower = loaded.tokenizer.settings.get("do_lower_case")
+    rows = {
+        "parameters": f"{model.count_params():,}",
+        "layers": f"{config.num_hidden_layers} of width {config.hidden_size}, "
+        f"sharing {config.sharing}, embeddings of width "
+        f"{config.embedding_size}",
+        "vocabulary": f"{config.vocab_size:,} pieces"
+        f"{', lower-cased' if lower else ''}",
+        "longest input": f"{loaded.max_seq_length} tokens",
+    }
+    if model.head_names and config.pooling != "first":
+        rows["pooling"] = config.pooling
+    if loaded.labels:
+        rows["labels"] = ", ".join(f"`{label}`" for label in loaded.labels)
+    yield from _table("| | |", rows.items())
+
+
+def _training(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
+    base, _, commit = facts.base_model.partition("@")
+    task = f" on {_data(loaded)}" if loaded.task else ""
+    if not (base or task or facts.training):
+        return
+    yield "## Training\n"
+    if base:
+        at = f" (commit `{commit}`)" if commit else ""
+        yield f"Fine-tuned{task} from [{base}]({HUB}/{base}){at}.\n"
+    elif task:
+        yield f"Fine-tuned{task}.\n"
+    if facts.training:
+        yield from _table("| setting | value |", facts.training.items())
+
+
+def _evaluation(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
+    if not facts.metrics:
+        return
+    yield "## Evaluation\n"
+    part = "the dev examples of " if loaded.task else ""
+    yield f"On {part}{_data(loaded)}:\n"
+    rows = {name: f"{value:.4f}" for name, value in facts.metrics.items()}
+    yield from _table("| metric | value |", rows.items())
+    if loaded.task:
+        yield (
+            "The model is the best of its run on these examples, so that the "
+            "values may be a little too high for others.\n"
+        )
+
+
+def _usage(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
+    yield "## Use\n"
+    if facts.library != "transformers":
+        yield f"The files are for {facts.library}.\n"
+        return
+    there = _class_there(loaded)
+    if not _opens_in_transformers(loaded):
+        yield "transformers opens the encoder, without the head:\n"
+    yield (
+        "```python\n"
+        f"from transformers import AutoTokenizer, {there}\n\n"
+        f'tokenizer = AutoTokenizer.from_pretrained("{facts.name}")\n'
+        f'model = {there}.from_pretrained("{facts.name}")\n'
+        "```\n"
+    )
+    mode, text = _MODES.get(_head(loaded), _EMBED)
+    yield (
+        "In ALBERT-TF `load_model_directory` returns the model with its "
+        "tokenizer; a program predicts:\n"
+    )
+    yield (
+        "```\n"
+        f"python -m bin.predict --mode={mode} \\\n"
+        f"    --model_dir={SCHEME}{facts.name} --text={text}\n"
+        "```\n"
+    )
+
+
+def _table(header: str, rows: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    lines = [header, "|---|---|"]
+    for name, value in rows:
+        cell = _printable(str(value)).replace("|", "&#124;")
+        lines.append(f"| {name} | {cell} |")
+    yield "\n".join(lines) + "\n"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _yaml(value: Any, indent: str = "") -> Iterator[str]:
+    """Yields lines of YAML for nested dictionaries, lists and scalars.
+
+    Strings are quoted: `no`, a language, would be a boolean.
+    """
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if isinstance(item, (Mapping, list)):
+                yield f"{indent}{name}:"
+                yield from _yaml(item, f"{indent}  ")
+            else:
+                yield f"{indent}{name}: {_scalar(item)}"
+        return
+    for item in value:
+        if not isinstance(item, Mapping):
+            yield f"{indent}- {_scalar(item)}"
+            continue
+        first, *others = _yaml(item, f"{indent}  ")
+        yield f"{indent}- {first.lstrip()}"
+        yield from others
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(_printable(value), ensure_ascii=False)
+    return json.dumps(value)

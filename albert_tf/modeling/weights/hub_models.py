@@ -1,0 +1,86 @@
+"""Models on the Hugging Face hub as directories: `local_model`."""
+
+import os
+
+from albert_tf.config import UserError
+from albert_tf.io import hub
+from albert_tf.modeling.weights import adapters, pretrained
+from albert_tf.modeling.weights.weights_file import (
+    INDEX_SUFFIX,
+    foreign_weights,
+)
+from albert_tf.text import tokenizer
+
+# What is downloaded of a model; large ones are in several files.
+FILES = (
+    *(pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE),
+    *(f"{pretrained.WEIGHTS_FILE}{INDEX_SUFFIX}", "model-*-of-*.safetensors"),
+    *tokenizer.HUB_FILES,
+    # The settings of a task, where this library wrote the model.
+    "task.json",
+)
+_ADAPTER_FILES = (adapters.CONFIG_FILE, adapters.WEIGHTS_FILE)
+
+# Converts a model on the hub, whatever the form of its weights.
+_CONVERT = (
+    'python -c "import transformers as t; n, d = {!r}, {!r}; '
+    "t.AutoTokenizer.from_pretrained(n).save_pretrained(d); getattr(t, "
+    "t.AutoConfig.from_pretrained(n).architectures[0]).from_pretrained(n{})"
+    '.save_pretrained(d)"'
+)
+
+
+def local_model(path: str) -> str:
+    """Returns the directory of a model, which is downloaded from the hub.
+
+    Any other path is returned as it is.
+
+    Raises:
+        UserError: where the hub has no such model, or not in a form that is
+            read here.
+    """
+    if not hub.is_on_hub(path):
+        return path
+    directory = hub.download(path, FILES)
+    present = os.listdir(directory) if os.path.isdir(directory) else []
+    weights = pretrained.WEIGHTS_FILE
+    has_weights = {weights, f"{weights}{INDEX_SUFFIX}"}.intersection(present)
+    if pretrained.CONFIG_FILE not in present or not has_weights:
+        raise _not_a_model(hub.parse(path))
+    return directory
+
+
+def local_adapters(path: str) -> str:
+    """Returns the directory of adapters, which are downloaded from the hub."""
+    if not hub.is_on_hub(path):
+        return path
+    return hub.download(path, _ADAPTER_FILES)
+
+
+def hub_name(path: str, directory: str) -> str:
+    """Returns `owner/name@commit` of a model that was downloaded."""
+    return f"{hub.parse(path).repository}@{os.path.basename(directory)}"
+
+
+def _not_a_model(model: hub.HubModel) -> UserError:
+    """Returns the error for a repository without a model to read."""
+    names = hub.contents(model).names
+    foreign = foreign_weights(names)
+    if pretrained.CONFIG_FILE not in names or not foreign:
+        needed = f"{pretrained.CONFIG_FILE} and {pretrained.WEIGHTS_FILE}"
+        return UserError(
+            f"{model} holds {', '.join(names[:8]) or 'no files'}; a model "
+            f"needs {needed}."
+        )
+    target = model.repository.partition("/")[2]
+    option = foreign.option
+    if model.revision:
+        option += f", revision={model.revision!r}"
+    command = _CONVERT.format(model.repository, target, option)
+    return UserError(
+        f"{model} has no {pretrained.WEIGHTS_FILE}: its {foreign.name} "
+        f"{foreign.fault}. One of its pull requests may have been converted "
+        f"({hub.SCHEME}{model.repository}@refs/pr/1); or, if you trust it, "
+        f"{command} in an environment with torch and transformers 4 writes the "
+        f"directory {target}."
+    )

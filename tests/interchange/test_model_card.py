@@ -1,0 +1,149 @@
+"""Model cards, read by the hub's own library."""
+
+import dataclasses
+import re
+
+import pytest
+from huggingface_hub import ModelCard
+from tiny_models import built
+
+from albert_tf.config import FeatureConfig
+from albert_tf.interchange.model_card import (
+    CardFacts,
+    is_unedited,
+    model_card,
+)
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.interchange.model_files import TaskRecord
+
+BASE = "albert/albert-base-v2@0123abc"
+FACTS = CardFacts("me/mood")
+
+
+@pytest.fixture
+def classifier(tiny_tokenizer):
+    model = built("classification", labels=("bad", "no|t"))
+    task = TaskRecord("SST-2", FeatureConfig(max_seq_length=16), False, BASE)
+    return LoadedModel(model, tiny_tokenizer, 16, task)
+
+
+def changed(**changes):
+    return dataclasses.replace(FACTS, **changes)
+
+
+def metadata(loaded, **changes):
+    return ModelCard(model_card(loaded, changed(**changes))).data
+
+
+def test_metadata(classifier):
+    data = metadata(
+        classifier, license="apache-2.0", languages=("en", "no"), tags=("x: y",)
+    )
+    assert data.to_dict() == {
+        "library_name": "transformers",
+        "pipeline_tag": "text-classification",
+        "language": ["en", "no"],
+        "license": "apache-2.0",
+        "base_model": "albert/albert-base-v2",
+        "datasets": ["nyu-mll/glue"],
+        "tags": ["albert", "albert-tf", "x: y"],
+    }
+
+
+def test_what_is_not_known_is_left_out(classifier):
+    loaded = dataclasses.replace(classifier, task=None)
+    assert set(metadata(loaded).to_dict()) == {
+        *("library_name", "pipeline_tag", "tags")
+    }
+
+
+def test_metrics_are_the_hubs(classifier):
+    metrics = {"accuracy": 0.9123456789, "macro_f1": 0.5}
+    first, second = metadata(classifier, metrics=metrics).eval_results
+    assert first.metric_type == "accuracy"
+    assert first.metric_value == 0.912346
+    assert first.task_type == "text-classification"
+    assert first.dataset_type == "nyu-mll/glue"
+    assert first.dataset_config == "sst2"
+    assert first.dataset_split == "validation"
+    assert (second.metric_type, second.metric_name) == ("f1", "macro_f1")
+
+
+def test_metrics_on_own_data(classifier):
+    task = dataclasses.replace(classifier.task, task="classification")
+    loaded = dataclasses.replace(classifier, task=task)
+    data = metadata(loaded, metrics={"accuracy": 0.5})
+    assert data.eval_results[0].dataset_name == "own data (classification)"
+    assert data.datasets is None
+
+
+@pytest.mark.parametrize(
+    ("head", "pipeline", "there"),
+    [
+        ("none", "feature-extraction", "AlbertModel"),
+        ("pretraining", "fill-mask", "AlbertForPreTraining"),
+        ("masked_lm", "fill-mask", "AlbertForMaskedLM"),
+        ("span", "question-answering", "AlbertForQuestionAnswering"),
+        (
+            "token_classification",
+            "token-classification",
+            "AlbertForTokenClassification",
+        ),
+        ("multiple_choice", "multiple-choice", "AlbertForMultipleChoice"),
+    ],
+)
+def test_heads(tiny_tokenizer, head, pipeline, there):
+    loaded = LoadedModel(built(head), tiny_tokenizer, 16)
+    text = model_card(loaded, FACTS)
+    assert ModelCard(text).data.pipeline_tag == pipeline
+    assert f'model = {there}.from_pretrained("me/mood")' in text
+    assert ModelCard(text).data.library_name == "transformers"
+
+
+def test_a_head_that_transformers_lacks(tiny_tokenizer):
+    model = built("classification", labels=("a", "b"), pooling="mean")
+    text = model_card(LoadedModel(model, tiny_tokenizer, 16), FACTS)
+    assert ModelCard(text).data.library_name == "albert-tf"
+    assert "transformers opens the encoder, without the head:" in text
+    assert "| pooling | mean |" in text
+
+
+def test_the_text(classifier):
+    text = model_card(
+        classifier,
+        changed(metrics={"accuracy": 0.5}, training={"learning_rate": 1e-5}),
+    )
+    weights = f"{classifier.model.count_params():,}"
+    for line in (
+        f"| parameters | {weights} |",
+        "| labels | `bad`, `no&#124;t` |",
+        "Fine-tuned on SST-2 from [albert/albert-base-v2]"
+        "(https://huggingface.co/albert/albert-base-v2) (commit `0123abc`).",
+        "| learning_rate | 1e-05 |",
+        "On the dev examples of SST-2:",
+        "| accuracy | 0.5000 |",
+        "    --model_dir=hf://me/mood --text='A text.'",
+    ):
+        assert f"\n{line}\n" in text
+
+
+def test_another_format(classifier):
+    text = model_card(classifier, changed(library="onnx", notes="Mind this."))
+    assert ModelCard(text).data.library_name == "onnx"
+    assert "The files are for onnx.\n\nMind this.\n" in text
+    assert "transformers" not in text
+
+
+def test_an_edited_card_is_known(classifier):
+    card = model_card(classifier, FACTS)
+    assert is_unedited(card)
+    assert is_unedited(f"{card}\n")
+    for edited in (
+        card.replace("# me/mood", "# My mood"),
+        card.replace("---\n", "---\nlicense: mit\n", 1),
+        f"{card}More.\n",
+        re.sub("<!--.*-->", "", card),
+        "# A card of somebody else",
+        "",
+    ):
+        assert not is_unedited(edited)

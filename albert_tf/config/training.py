@@ -3,7 +3,7 @@
 import dataclasses
 
 from albert_tf.config.data import FeatureConfig, MaskingConfig
-from albert_tf.config.fields import Section, setting
+from albert_tf.config.fields import Section, as_default, setting
 from albert_tf.config.model import ModelConfig
 
 REMAT = ("none", "selective", "full")
@@ -295,15 +295,19 @@ class FinetuneConfig:
 
     finetuning: FinetuneSettings = FinetuneSettings()
     features: FeatureConfig = FeatureConfig()
-    optimizer: OptimizerConfig = OptimizerConfig(
-        optimizer="adamw", learning_rate=2e-5, num_warmup_steps=0
+    optimizer: OptimizerConfig = as_default(
+        OptimizerConfig(
+            optimizer="adamw", learning_rate=2e-5, num_warmup_steps=0
+        )
     )
-    training: TrainingConfig = TrainingConfig(
-        num_train_steps=0,
-        train_batch_size=32,
-        save_checkpoints_steps=500,
-        keep_checkpoint_max=2,
-        eval_steps=500,
+    training: TrainingConfig = as_default(
+        TrainingConfig(
+            num_train_steps=0,
+            train_batch_size=32,
+            save_checkpoints_steps=500,
+            keep_checkpoint_max=2,
+            eval_steps=500,
+        )
     )
 
 

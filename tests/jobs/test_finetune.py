@@ -25,6 +25,7 @@ from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.rundir.run_results import read_comparison, title
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
+from albert_tf.tasks.recipes import RECIPES
 from albert_tf.training.run_state import RunState
 
 LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
@@ -69,6 +70,7 @@ def run(
     *,
     initial=None,
     model_changes=None,
+    recipe="none",
     runtime=None,
     log=print,
     **changes,
@@ -80,6 +82,7 @@ def run(
         run_dir=str(run_dir),
         initial=initial or find_initial_weights(pretrained),
         model_changes=model_changes,
+        recipe=recipe,
         runtime=runtime,
         log=log,
     )
@@ -105,6 +108,36 @@ def test_it_learns_beyond_the_majority_class(finished):
     assert written["config"]["training"]["num_train_steps"] == 60
     assert written["config"]["optimizer"]["num_warmup_steps"] == 6
     assert written["labels"] == ["land", "sea"]
+
+
+def test_what_is_not_set_is_the_recipes(data_dir, pretrained, monkeypatch):
+    """As in the program, which calls the same function."""
+    # config.json is the description of the job.
+    monkeypatch.setattr(finetune, "train", lambda job: job.description())
+    log = []
+    found = run_finetuning(
+        override(FinetuneConfig(), {"num_train_epochs": 2.0, "seed": 3}),
+        CLASSIFICATION,
+        data_dir=str(data_dir),
+        run_dir="none",
+        initial=find_initial_weights(pretrained),
+        log=log.append,
+    )
+    initial = find_initial_weights(pretrained).config
+    task = CLASSIFICATION
+    expected = RECIPES["auto"](
+        task, initial, lambda: task.read(str(data_dir), "train")
+    ).settings
+    optimizer, training = (
+        found["config"][name] for name in ("optimizer", "training")
+    )
+    assert optimizer["learning_rate"] == expected["learning_rate"] != 2e-5
+    # Two epochs of 160 examples in batches of 32, not the recipe's five.
+    assert (training["num_train_steps"], training["seed"]) == (10, 3)
+    assert found["model"]["pooling"] == expected["pooling"] == "mean"
+    lengths = found["config"]["features"]["max_seq_length"]
+    assert lengths == initial.max_position_embeddings < 512
+    assert f"max_seq_length={lengths}: the model has no more positions." in log
 
 
 def test_the_same_weights_under_another_path_are_the_same_run(

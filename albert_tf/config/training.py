@@ -282,6 +282,18 @@ class FinetuneSettings(Section):
         "costs time.",
         choices=("bucket", "max"),
     )
+    lora_rank: int = setting(
+        0,
+        "Low-rank adapters (LoRA) of this rank on the queries and values of "
+        "attention, trained with the head in place of the encoder; 0: none.",
+        minimum=0,
+    )
+    lora_alpha: float = setting(
+        0.0,
+        "Scale of the adapters: their product counts lora_alpha / lora_rank "
+        "times; 0: once.",
+        minimum=0.0,
+    )
     double_unordered: bool = setting(
         False,
         "Train on every pair of texts in both orders, for tasks with "

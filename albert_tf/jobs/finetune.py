@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,9 @@ from albert_tf.jobs.baseline_comparison import (
 from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.modeling.models import AlbertModel, model_class
+from albert_tf.modeling.weights.adapters import add_adapters
 from albert_tf.modeling.weights.pretrained import StoredModel
+from albert_tf.modeling.weights.stored_weights import has_pooler
 from albert_tf.report.figures import draw
 from albert_tf.rundir.run_directory import extended
 from albert_tf.rundir.run_results import compared_step, write_comparison
@@ -46,6 +49,9 @@ from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.job import Job, strategy_for
 from albert_tf.training.loop import train
 from albert_tf.training.training_loss import head_loss
+
+# The directory of low-rank adapters, beside model/, which has them merged.
+ADAPTERS = "adapters"
 
 
 def run_finetuning(
@@ -157,12 +163,13 @@ def _with_recipe(
     log: Log,
 ) -> tuple[FinetuneConfig, ModelConfig]:
     """Returns the settings with the recipe's, and the architecture."""
+    given = given_settings(config)
     config, model_changes, line = with_recipe(config, model_changes, recipe)
     if line:
         log(line)
     positions = model.max_position_embeddings
     is_longer = config.features.max_seq_length > positions
-    if is_longer and "max_seq_length" not in given_settings(config):
+    if is_longer and "max_seq_length" not in given:
         log(f"max_seq_length={positions}: the model has no more positions.")
         config = override(config, {"max_seq_length": positions})
     return config, override(model, model_changes)
@@ -323,7 +330,17 @@ class _Finetuning(Job):
         build = model_class(self.task.kind.head)
         if self.task.kind.labelled:
             options["labels"] = self.labels
-        return build(self.model_config, **options)
+        model = build(self.model_config, **options)
+        settings = self.config.finetuning
+        if settings.lora_rank:
+            line = add_adapters(
+                model,
+                settings.lora_rank,
+                settings.lora_alpha,
+                trains_pooler=not has_pooler(self.initial.weights),
+            )
+            self.log(line)
+        return model
 
     def description(self) -> dict:
         return {
@@ -407,6 +424,11 @@ class _Finetuning(Job):
                 pairs=self.task.kind.are_pairs(self.examples["train"]),
             ),
         )
+        if self.config.finetuning.lora_rank:
+            self.trainer.model.save_pretrained(
+                os.path.join(os.path.dirname(directory), ADAPTERS),
+                adapters=True,
+            )
 
     def figures(self) -> dict[str, bytes]:
         return {

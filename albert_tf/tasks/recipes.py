@@ -23,6 +23,8 @@ _MANY_RATE, _FEW_RATE, _FEW_TEXTS_RATE = 1e-4, 3e-4, 5e-4
 _BATCH_SIZE = 32
 
 
+# Low-rank adapters learn at so many times the rate of the whole model.
+LORA_RATE = 10.0
 # What decides the length of training; a recipe's warm-up is for its own length.
 _LENGTHS = {"num_train_epochs", "num_train_steps"}
 
@@ -107,6 +109,8 @@ def with_recipe(
     if not {"warmup_proportion", "num_warmup_steps"}.isdisjoint(given):
         replaced.add("num_warmup_steps")
     known = {n: v for n, v in recipe.settings.items() if n not in replaced}
+    if config.finetuning.lora_rank and "learning_rate" in known:
+        known["learning_rate"] *= LORA_RATE
     changes = {n: v for n, v in known.items() if n not in TASK_SETTINGS}
     # What the given settings say of the others, such as those of another run.
     if given.get("num_train_epochs"):

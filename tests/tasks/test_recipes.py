@@ -14,7 +14,6 @@ from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.recipes import (
     FEW_EXAMPLES,
-    LORA_RATE,
     PAPER_WIDTH,
     RECIPES,
     with_recipe,
@@ -117,12 +116,12 @@ def test_settings_that_are_not_given_are_those_of_the_recipe(given, expected):
 def test_adapters_learn_at_a_higher_rate():
     given = {"lora_rank": 8}
     for changes, expected in (
-        ({}, 3e-5 * LORA_RATE),
+        ({}, 3e-4),
         ({"learning_rate": 2e-5}, 2e-5),
     ):
         config = override(FinetuneConfig(), given | changes)
         found = with_recipe(config, {}, recipe("v1"))[0]
-        assert found.optimizer.learning_rate == expected
+        assert found.optimizer.learning_rate == pytest.approx(expected)
 
 
 def test_given_changes_of_the_model_stay():

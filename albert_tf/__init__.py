@@ -21,6 +21,7 @@ _MODULES = {
             *("override", "preset"),
         ),
         "text.tokenizer": ("load_tokenizer",),
+        "text.in_graph_layer": ("TextPreprocessor",),
         "modeling.models": (
             *("AlbertForAnswerableQuestions", "AlbertForClassification"),
             *("AlbertForMaskedLM", "AlbertForMultipleChoice"),
@@ -45,7 +46,7 @@ _MODULES = {
 }
 __all__ = ["__version__", *sorted(_MODULES)]
 # The import of their modules registers every class that a Keras file may name.
-_REGISTERED = ("AlbertModel", "Lamb")
+_REGISTERED = ("AlbertModel", "Lamb", "TextPreprocessor")
 
 
 def __getattr__(name: str) -> Any:

@@ -7,8 +7,6 @@ python -m bin.finetune --task=custom \\
     --data_dir=mytask --init_from=runs/tiny --run_dir=runs/mytask
 """
 
-import itertools
-from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -19,19 +17,15 @@ from albert_tf.config import (
     ModelConfig,
     RuntimeConfig,
     UserError,
+    as_default,
     override,
     require,
-    to_dict,
 )
 from albert_tf.rundir.run_results import read_comparison, title
-from albert_tf.tasks.base import Task
-from albert_tf.tasks.recipes import RECIPES, Recipe
+from albert_tf.tasks.recipes import RECIPES
 from bin import command_line, own_rows, tasks, training_programs
 
 FLAGS = flags.FLAGS
-
-# A recipe's warm-up does not apply to another length of training.
-_LENGTHS = ("num_train_epochs", "num_train_steps", "warmup_proportion")
 
 
 def define_flags() -> None:
@@ -85,12 +79,7 @@ def main() -> None:
     from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
 
     initial = find_initial_weights(FLAGS.init_from)
-    config, model_changes = settings(task, initial.config)
-    positions = initial.config.max_position_embeddings
-    is_longer = config.features.max_seq_length > positions
-    if is_longer and FLAGS.max_seq_length is None:
-        print(f"max_seq_length={positions}: the model has no more positions.")
-        config = override(config, {"max_seq_length": positions})
+    config, model_changes, recipe = settings()
 
     def run(config: FinetuneConfig, run_dir: str) -> dict[str, float]:
         return run_finetuning(
@@ -101,6 +90,7 @@ def main() -> None:
             initial=initial,
             tokenizer_dir=FLAGS.tokenizer or "",
             model_changes=model_changes,
+            recipe=recipe,
             runtime=command_line.with_flags(RuntimeConfig()),
             workers=usable_cpus(),
             cache_dir=FLAGS.feature_cache,
@@ -134,18 +124,16 @@ def main() -> None:
     )
 
 
-def settings(
-    task: Task, model: ModelConfig
-) -> tuple[FinetuneConfig, dict[str, Any]]:
-    """Returns the settings, and the changes to the architecture `model`.
+def settings() -> tuple[FinetuneConfig, dict[str, Any], str]:
+    """Returns the settings, the changes to the architecture, and the recipe.
 
-    The defaults, then the recipe's or those of --config_json, then the flags.
-    Prints what is of the recipe.
+    The settings are the defaults or those of --config_json, then the flags;
+    the flags alone count as given.
 
     Raises:
         UserError: for flags that contradict one another.
     """
-    config = FinetuneConfig()
+    config, model_changes, recipe = FinetuneConfig(), {}, FLAGS.recipe
     given = command_line.given_settings(config)
     for one, other in (
         ("num_train_steps", "num_train_epochs"),
@@ -156,75 +144,20 @@ def settings(
             f"--{one}={given.get(one)} and --{other}={given.get(other)} set "
             "the same length; give one.",
         )
-    given_model = command_line.given_settings(ModelConfig())
     if FLAGS.config_json:
         require(
             not FLAGS["recipe"].present,
             f"--recipe={FLAGS.recipe} and --config_json both say where "
             "settings come from; give one.",
         )
-        config, known = training_programs.recorded_config(
+        recipe = "none"
+        recorded, model = training_programs.recorded_config(
             "finetune", FinetuneConfig
         )
-    else:
-        recipe = _recipe(task, model)
-        known = _without_length(recipe.settings, given)
-        config = override(
-            config,
-            {k: v for k, v in known.items() if k not in TASK_SETTINGS},
-        )
-    # Settings that a flag replaces.
-    if given.get("num_train_epochs"):
-        given["num_train_steps"] = 0
-    if given.get("num_warmup_steps") == 0:
-        given["warmup_proportion"] = 0.0
-    elif not given.keys().isdisjoint(_LENGTHS):
-        given.setdefault("num_warmup_steps", 0)
-    model_changes = {k: known[k] for k in TASK_SETTINGS if k in known}
-    config, model_changes = override(config, given), model_changes | given_model
-    if not FLAGS.config_json:
-        sections = to_dict(config).values()
-        used = dict(itertools.chain(*(s.items() for s in sections)))
-        used |= model_changes
-        _print_recipe(recipe.source, known, given | given_model, used)
-    return config, model_changes
-
-
-def _print_recipe(
-    source: str,
-    settings: Mapping[str, Any],
-    given: Collection[str],
-    used: Mapping[str, Any],
-) -> None:
-    """Prints the settings of a recipe that no flag has replaced."""
-    kept = [
-        f"{name}={value}"
-        for name, value in settings.items()
-        if name not in given and used[name] == value
-    ]
-    if kept:
-        print(f"Settings {source}: {', '.join(kept)}.")
-
-
-def _recipe(task: Task, model: ModelConfig) -> Recipe:
-    """Returns the recipe that --recipe names."""
-
-    def read() -> Sequence[Any]:
-        # What there is to say of the rows is logged when they are used.
-        return task.read(FLAGS.data_dir, "train", lambda _: None)
-
-    return RECIPES[FLAGS.recipe](task, model, read)
-
-
-def _without_length(
-    settings: Mapping[str, Any], given: Collection[str]
-) -> dict[str, Any]:
-    """Returns a recipe's settings without a length that a flag replaces."""
-    replaced = {"num_train_steps", "num_train_epochs"}
-    if replaced.isdisjoint(given):
-        return dict(settings)
-    replaced.add("num_warmup_steps")
-    return {n: v for n, v in settings.items() if n not in replaced}
+        config = as_default(recorded)
+        model_changes = {k: model[k] for k in TASK_SETTINGS if k in model}
+    model_changes |= command_line.given_settings(ModelConfig())
+    return override(config, given), model_changes, recipe
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ from albert_tf.config.data import (
 from albert_tf.config.fields import (
     Config,
     UserError,
+    as_default,
     differences,
     from_dict,
+    given_settings,
     lookup,
     override,
     require,

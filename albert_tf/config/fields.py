@@ -8,8 +8,8 @@ import dataclasses
 import difflib
 import math
 import sys
-from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Self, TypeVar
 
 Row = TypeVar("Row")
 
@@ -120,7 +120,19 @@ def _check_value(field: dataclasses.Field, value: Any) -> Any:
 
 
 class Section:
-    """Checks every field's type, choices and bounds when it is made."""
+    """Checks every field's type, choices and bounds when it is made.
+
+    Remembers which fields were given, by the constructor or `override`: a
+    default gives way to a recipe, the same value given by a user does not.
+    """
+
+    _given: frozenset[str]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Returns a section that knows the names of the arguments."""
+        self = super().__new__(cls)
+        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        return _with_given(self, {*names[: len(args)], *kwargs})
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
@@ -129,6 +141,34 @@ class Section:
 
 
 Config = TypeVar("Config")
+
+
+def _with_given(config: Config, names: Iterable[str]) -> Config:
+    object.__setattr__(config, "_given", frozenset(names))
+    return config
+
+
+def as_default(config: Config) -> Config:
+    """Returns `config` as one whose settings nobody has given."""
+    sections = {
+        field.name: as_default(getattr(config, field.name))
+        for field in dataclasses.fields(config)  # type: ignore[arg-type]
+        if dataclasses.is_dataclass(field.type)
+    }
+    copied = dataclasses.replace(config, **sections)  # type: ignore[type-var]
+    return _with_given(copied, ())
+
+
+def given_settings(config: Any) -> dict[str, Any]:
+    """Returns the settings that were given, sections opened up."""
+    found = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            found.update(given_settings(value))
+        elif field.name in config._given:
+            found[field.name] = value
+    return found
 
 
 def setting_fields(config: Any) -> dict[str, dataclasses.Field]:
@@ -166,7 +206,8 @@ def override(config: Config, changes: Mapping[str, Any]) -> Config:
             mine = {name: replaced.pop(name) for name in names}
             section = getattr(config, field.name)
             replaced[field.name] = override(section, mine)
-    return dataclasses.replace(config, **replaced)  # type: ignore[type-var]
+    changed = dataclasses.replace(config, **replaced)  # type: ignore[type-var]
+    return _with_given(changed, {*getattr(config, "_given", ()), *replaced})
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import dataclasses
 
 from albert_tf.config.data import FeatureConfig, MaskingConfig
-from albert_tf.config.fields import Section, setting
+from albert_tf.config.fields import Section, as_default, setting
 from albert_tf.config.model import ModelConfig
 
 REMAT = ("none", "selective", "full")
@@ -282,6 +282,18 @@ class FinetuneSettings(Section):
         "costs time.",
         choices=("bucket", "max"),
     )
+    lora_rank: int = setting(
+        0,
+        "Low-rank adapters (LoRA) of this rank on the queries and values of "
+        "attention, trained with the head in place of the encoder; 0: none.",
+        minimum=0,
+    )
+    lora_alpha: float = setting(
+        0.0,
+        "Scale of the adapters: their product counts lora_alpha / lora_rank "
+        "times; 0: once.",
+        minimum=0.0,
+    )
     double_unordered: bool = setting(
         False,
         "Train on every pair of texts in both orders, for tasks with "
@@ -295,15 +307,19 @@ class FinetuneConfig:
 
     finetuning: FinetuneSettings = FinetuneSettings()
     features: FeatureConfig = FeatureConfig()
-    optimizer: OptimizerConfig = OptimizerConfig(
-        optimizer="adamw", learning_rate=2e-5, num_warmup_steps=0
+    optimizer: OptimizerConfig = as_default(
+        OptimizerConfig(
+            optimizer="adamw", learning_rate=2e-5, num_warmup_steps=0
+        )
     )
-    training: TrainingConfig = TrainingConfig(
-        num_train_steps=0,
-        train_batch_size=32,
-        save_checkpoints_steps=500,
-        keep_checkpoint_max=2,
-        eval_steps=500,
+    training: TrainingConfig = as_default(
+        TrainingConfig(
+            num_train_steps=0,
+            train_batch_size=32,
+            save_checkpoints_steps=500,
+            keep_checkpoint_max=2,
+            eval_steps=500,
+        )
     )
 
 

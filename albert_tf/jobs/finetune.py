@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from albert_tf.config import (
     ModelConfig,
     RuntimeConfig,
     UserError,
+    given_settings,
+    lookup,
     override,
     require,
     to_dict,
@@ -29,7 +32,9 @@ from albert_tf.jobs.baseline_comparison import (
 from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.modeling.models import AlbertModel, model_class
+from albert_tf.modeling.weights.adapters import add_adapters
 from albert_tf.modeling.weights.pretrained import StoredModel
+from albert_tf.modeling.weights.stored_weights import has_pooler
 from albert_tf.report.figures import draw
 from albert_tf.rundir.run_directory import extended
 from albert_tf.rundir.run_results import compared_step, write_comparison
@@ -39,10 +44,14 @@ from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import ScoredExamples
+from albert_tf.tasks.recipes import RECIPES, Recipe, with_recipe
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.job import Job, strategy_for
 from albert_tf.training.loop import train
 from albert_tf.training.training_loss import head_loss
+
+# The directory of low-rank adapters, beside model/, which has them merged.
+ADAPTERS = "adapters"
 
 
 def run_finetuning(
@@ -54,6 +63,7 @@ def run_finetuning(
     initial: StoredModel,
     tokenizer_dir: str = "",
     model_changes: Mapping[str, Any] | None = None,
+    recipe: str = "auto",
     runtime: RuntimeConfig | None = None,
     workers: int = 1,
     cache_dir: str = "",
@@ -66,12 +76,16 @@ def run_finetuning(
 
     Args:
         config: all settings but the architecture, which is that of `initial`.
+            Those that were not given to it (`given_settings`) are the
+            recipe's.
         task: a row of the catalog, or a custom task.
         data_dir: the task's files.
         run_dir: created if missing.
         initial: the pretrained weights.
         tokenizer_dir: where `initial` has no tokenizer.
         model_changes: settings of the architecture to change (dropout).
+        recipe: a row of RECIPES; auto: the paper's settings for the task, or
+            what narrower models were found to need; none: the defaults.
         runtime: settings that do not decide the result.
         workers: processes that build features.
         cache_dir: caches features for the next run; empty: no cache.
@@ -85,7 +99,18 @@ def run_finetuning(
     strategy = strategy_for(config, runtime)
     tokenizer_path = tokenizer_dir or initial.tokenizer_path
     tokenizer = load_tokenizer(tokenizer_path)
-    model_config = override(initial.config, model_changes or {})
+    config, model_config = _with_recipe(
+        # What there is to say of the rows is logged when they are used.
+        lookup(RECIPES, recipe, "recipe")(
+            task,
+            initial.config,
+            lambda: task.read(data_dir, "train", lambda _: None),
+        ),
+        config,
+        initial.config,
+        model_changes or {},
+        log,
+    )
     check_vocab_size(model_config, tokenizer, tokenizer_path)
     _check_lengths(config, model_config)
     examples = _read_examples(config, task, data_dir, log)
@@ -128,6 +153,26 @@ def run_finetuning(
             cache_dir=cache_dir,
         )
     )
+
+
+def _with_recipe(
+    recipe: Recipe,
+    config: FinetuneConfig,
+    model: ModelConfig,
+    model_changes: Mapping[str, Any],
+    log: Log,
+) -> tuple[FinetuneConfig, ModelConfig]:
+    """Returns the settings with the recipe's, and the architecture."""
+    given = given_settings(config)
+    config, model_changes, line = with_recipe(config, model_changes, recipe)
+    if line:
+        log(line)
+    positions = model.max_position_embeddings
+    is_longer = config.features.max_seq_length > positions
+    if is_longer and "max_seq_length" not in given:
+        log(f"max_seq_length={positions}: the model has no more positions.")
+        config = override(config, {"max_seq_length": positions})
+    return config, override(model, model_changes)
 
 
 def _check_lengths(config: FinetuneConfig, model_config: ModelConfig) -> None:
@@ -285,7 +330,17 @@ class _Finetuning(Job):
         build = model_class(self.task.kind.head)
         if self.task.kind.labelled:
             options["labels"] = self.labels
-        return build(self.model_config, **options)
+        model = build(self.model_config, **options)
+        settings = self.config.finetuning
+        if settings.lora_rank:
+            line = add_adapters(
+                model,
+                settings.lora_rank,
+                settings.lora_alpha,
+                trains_pooler=not has_pooler(self.initial.weights),
+            )
+            self.log(line)
+        return model
 
     def description(self) -> dict:
         return {
@@ -370,6 +425,11 @@ class _Finetuning(Job):
                 base_model=self.initial.hub_name,
             ),
         )
+        if self.config.finetuning.lora_rank:
+            self.trainer.model.save_pretrained(
+                os.path.join(os.path.dirname(directory), ADAPTERS),
+                adapters=True,
+            )
 
     def figures(self) -> dict[str, bytes]:
         return {

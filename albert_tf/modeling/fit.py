@@ -40,6 +40,15 @@ class FittableModel(CheckedSteps):
             for trained in head.labelled_outputs
         }
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the model, also on what transformers' tokenizers return.
+
+        It is a mapping but no dictionary, which Keras would not open.
+        """
+        if args and isinstance(args[0], Mapping) and type(args[0]) is not dict:
+            args = (as_arrays(args[0]), *args[1:])
+        return super().__call__(*args, **kwargs)
+
     def checked(
         self, features: dict, needed: tuple[str, ...], in_graph: bool
     ) -> dict:

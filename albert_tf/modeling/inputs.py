@@ -21,6 +21,8 @@ if ON_TENSORFLOW:
     import tensorflow as tf
 
 ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
+# The names of transformers' tokenizers, which are read too.
+ALIASES = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}
 
 
 def infers_shapes() -> bool:
@@ -50,6 +52,7 @@ def checked_features(
         in_graph: whether a graph asserts the range of its values too.
     """
     needed = tuple(needed)
+    features = _with_our_names(features)
     _check_names(features, needed, known)
     features = _with_defaults(features, needed)
     _check_shapes(features)
@@ -74,6 +77,33 @@ def checked_features(
     return features
 
 
+def _with_our_names(features: Any) -> Any:
+    """Returns the features with our names in place of transformers'.
+
+    Raises:
+        UserError: where both names have values, and not the same ones.
+    """
+    if not isinstance(features, Mapping) or ALIASES.keys().isdisjoint(features):
+        return features
+    renamed = {n: v for n, v in features.items() if n not in ALIASES}
+    for alias, name in ALIASES.items():
+        if alias in features:
+            value = renamed.setdefault(name, features[alias])
+            require(
+                _is_same(value, features[alias]),
+                f"{alias} and {name} are two names of one input, and their "
+                "values differ, or are not known yet; give one of them.",
+            )
+    return renamed
+
+
+def _is_same(one: Any, two: Any) -> bool:
+    """Returns whether two inputs are known to have the same values."""
+    if one is two or _is_symbolic(one) or _is_symbolic(two):
+        return one is two
+    return np.array_equal(*map(ops.convert_to_numpy, (one, two)))
+
+
 def _check_names(
     features: Mapping[str, Tensor], needed: Sequence[str], known: Iterable[str]
 ) -> None:
@@ -91,7 +121,7 @@ def _check_names(
         not (absent and unknown),
         f"The features have no {' and no '.join(absent)}, but "
         f"{', '.join(sorted(unknown))}, which the model does not read; rename "
-        f"or remove it (it reads {', '.join(ENCODER_INPUTS)}).",
+        f"or remove it (it reads {', '.join((*ENCODER_INPUTS, *ALIASES))}).",
     )
 
 

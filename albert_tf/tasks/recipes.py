@@ -3,7 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from albert_tf.config import ModelConfig
+from albert_tf.config import (
+    TASK_SETTINGS,
+    FinetuneConfig,
+    ModelConfig,
+    given_settings,
+    override,
+)
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.regression import Regression
@@ -15,13 +21,24 @@ PAPER_WIDTH = 768
 FEW_EXAMPLES = 20_000
 _MANY_RATE, _FEW_RATE, _FEW_TEXTS_RATE = 1e-4, 3e-4, 5e-4
 _BATCH_SIZE = 32
+# Of adapters of small models, whose rates are high already.
+_SMALL_LORA_FACTOR = 3.0
+
+
+# What decides the length of training; a recipe's warm-up is for its own length.
+_LENGTHS = {"num_train_epochs", "num_train_steps"}
 
 
 class Recipe(NamedTuple):
-    """Settings by name, and where they come from, in words."""
+    """Settings by name, and where they come from, in words.
+
+    Low-rank adapters learn at `lora_factor` times the rate; that of the paper's
+    rates is usual (arXiv:2106.09685 takes 2e-4 to 5e-4 for RoBERTa).
+    """
 
     settings: Mapping[str, Any]
     source: str
+    lora_factor: float = 10.0
 
 
 def _paper(task: Task, changes: Mapping[str, Any]) -> Recipe:
@@ -60,7 +77,9 @@ def _fitting(task: Task, model: ModelConfig, read: Callable) -> Recipe:
     if "max_seq_length" in task.settings:
         settings["max_seq_length"] = task.settings["max_seq_length"]
     return Recipe(
-        settings, f"for a model {width} wide and {len(examples):,} examples"
+        settings,
+        f"for a model {width} wide and {len(examples):,} examples",
+        _SMALL_LORA_FACTOR,
     )
 
 
@@ -72,3 +91,47 @@ RECIPES: dict[str, Callable[[Task, ModelConfig, Callable], Recipe]] = {
     "v2": lambda task, model, read: _paper(task, task.settings_v2),
     "none": lambda task, model, read: Recipe({}, ""),
 }
+
+
+def with_recipe(
+    config: FinetuneConfig, model_changes: Mapping[str, Any], recipe: Recipe
+) -> tuple[FinetuneConfig, dict[str, Any], str]:
+    """Returns settings with those of the recipe that were not given.
+
+    The defaults, then the recipe's, then what was given (`given_settings`).
+
+    Args:
+        config: settings of fine-tuning.
+        model_changes: given settings of the architecture (TASK_SETTINGS).
+        recipe: its settings are of both.
+
+    Returns:
+        The configuration, the changes to the architecture, and a line on the
+        settings of the recipe that are used; empty without any.
+    """
+    given = given_settings(config)
+    replaced = {*given, *model_changes}
+    if not _LENGTHS.isdisjoint(given):
+        replaced |= {*_LENGTHS, "num_warmup_steps"}
+    if not {"warmup_proportion", "num_warmup_steps"}.isdisjoint(given):
+        replaced.add("num_warmup_steps")
+    known = {n: v for n, v in recipe.settings.items() if n not in replaced}
+    if config.finetuning.lora_rank and "learning_rate" in known:
+        rate = known["learning_rate"] * recipe.lora_factor
+        known["learning_rate"] = float(f"{rate:g}")
+    changes = {n: v for n, v in known.items() if n not in TASK_SETTINGS}
+    # What the given settings say of the others, such as those of another run.
+    if given.get("num_train_epochs"):
+        changes |= {"num_train_steps": 0}
+    if given.get("num_warmup_steps") == 0:
+        changes |= {"warmup_proportion": 0.0}
+    elif "num_warmup_steps" in replaced:
+        changes |= {"num_warmup_steps": 0}
+    changes = {n: v for n, v in changes.items() if n not in given}
+    of_model = {n: v for n, v in known.items() if n in TASK_SETTINGS}
+    values = ", ".join(f"{name}={value}" for name, value in known.items())
+    return (
+        override(config, changes),
+        {**of_model, **model_changes},
+        f"Settings {recipe.source}: {values}." if values else "",
+    )

@@ -15,6 +15,7 @@ from typing import NamedTuple, cast
 
 import tensorflow as tf
 
+from albert_tf.config import require
 from albert_tf.text import normalization
 from albert_tf.text.in_graph_vocabularies import (
     SentencePieceInGraph,
@@ -33,6 +34,8 @@ _SPACE_CODES = [
 # Longer texts are truncated as by `truncate_utf8`, so that one request cannot
 # stall a server.
 MAX_BYTES = 20_000
+# In place of a maximum length.
+_NO_LIMIT = 1 << 30
 
 
 class _Origins(NamedTuple):
@@ -158,9 +161,7 @@ class InGraphTokenizer(tf.Module):
 
     def decode(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns each string `[batch]` truncated, as valid UTF-8."""
-        return tf.strings.unicode_transcode(
-            self._truncate(texts), "UTF-8", "UTF-8", errors="replace"
-        )
+        return _valid(self._truncate(texts))
 
     def _clean(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns `normalization.normalize` of UTF-8 strings `[batch]`.
@@ -210,6 +211,53 @@ class InGraphTokenizer(tf.Module):
             "segment_ids": tf.cast(is_token & is_second, tf.int32),
         }
 
+    def model_inputs(
+        self,
+        first: tf.Tensor,
+        second: tf.Tensor | None = None,
+        *,
+        max_seq_length: int | None,
+        padding: str,
+    ) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+        """Returns what `Tokenizer.__call__` does, of strings `[batch]`.
+
+        Without padding ragged tensors. Texts of any length are read whole.
+
+        Raises:
+            UserError: for other tensors.
+        """
+        texts = [first] if second is None else [first, second]
+        for each in texts:
+            require(
+                each.dtype == tf.string and each.shape.rank == 1,
+                "The texts must be strings of shape [batch]; they are "
+                f"{each.dtype.name} of shape {each.shape}. (Batch a data set "
+                "before it is mapped.)",
+            )
+        inputs = self.pack(
+            *(self.encode(_valid(each)) for each in texts),
+            max_seq_length=max_seq_length or _NO_LIMIT,
+        )
+        if padding == "none":
+            lengths = tf.reduce_sum(inputs["input_mask"], 1)
+            return {
+                name: tf.RaggedTensor.from_tensor(value, lengths)
+                for name, value in inputs.items()
+            }
+        if padding == "max":
+            pad_ids = {"input_ids": self._tokenizer.pad_id}
+            for name, value in inputs.items():
+                rest = max_seq_length - tf.shape(value)[1]
+                inputs[name] = tf.ensure_shape(
+                    tf.pad(
+                        value,
+                        [[0, 0], [0, rest]],
+                        constant_values=pad_ids.get(name, 0),
+                    ),
+                    [None, max_seq_length],
+                )
+        return inputs
+
     def _truncate(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns `normalization.truncate_utf8` of each string `[batch]`."""
         is_long = tf.strings.length(texts) > MAX_BYTES
@@ -251,6 +299,13 @@ def _truncated_lengths(
         return [tf.minimum(lengths[0], room)]
     own = tf.minimum(lengths[0], room - tf.minimum(lengths[1], room // 2))
     return [own, tf.minimum(lengths[1], room - own)]
+
+
+def _valid(texts: tf.Tensor) -> tf.Tensor:
+    """Returns strings with U+FFFD for bytes that are not UTF-8."""
+    return tf.strings.unicode_transcode(
+        texts, "UTF-8", "UTF-8", errors="replace"
+    )
 
 
 def _spaced(texts: tf.Tensor) -> tf.Tensor:

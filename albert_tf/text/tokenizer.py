@@ -7,12 +7,14 @@ neither may have one vocabulary of another name, or a `tokenizer.json`, which
 transformers 5 writes alone.
 """
 
+import base64
 import fnmatch
 import itertools
 import os
+from collections.abc import Mapping
 from typing import Any
 
-from albert_tf.config import UserError, require, shown
+from albert_tf.config import UserError, lookup, require, shown
 from albert_tf.io import files, hub
 from albert_tf.io.json_files import read_at_most, read_json
 from albert_tf.text.piece_scores import read_piece_scores
@@ -82,6 +84,20 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         vocabulary = read_at_most(path, MAX_VOCABULARY_BYTES)
     settings = settings | _configured(kind, config, config_path)
     return kind(vocabulary, source=path, **settings)
+
+
+def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
+    """Returns the tokenizer that `Tokenizer.get_config` describes.
+
+    Raises:
+        UserError: for another kind of tokenizer.
+    """
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in KINDS}
+    kind = lookup(kinds, config["kind"], "tokenizer")
+    vocabulary = config["vocabulary"]
+    if isinstance(vocabulary, str):
+        vocabulary = base64.b64decode(vocabulary)
+    return kind(vocabulary, **config["settings"])
 
 
 def _vocabulary_file(directory: str, config: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """The tokenizer interface, and the code that both kinds share."""
 
 import abc
+import base64
 import dataclasses
 import functools
 import hashlib
@@ -14,6 +15,12 @@ import numpy as np
 from albert_tf.config import require
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
+from albert_tf.text.sequences import (
+    check_options,
+    checked_texts,
+    joined_texts,
+    model_inputs,
+)
 
 # The mark that SentencePiece puts where a space was.
 SPACE = "▁"
@@ -128,6 +135,45 @@ class Tokenizer(abc.ABC):
         kind = functools.partial(type(self), self._vocabulary, **settings)
         return kind, ()
 
+    def __call__(
+        self,
+        texts: Iterable[Any],
+        pairs: Iterable[str] | None = None,
+        *,
+        max_seq_length: int | None = 512,
+        padding: str = "longest",
+    ) -> dict[str, Any]:
+        """Returns a model's inputs for texts or pairs of texts.
+
+        `input_ids`, `input_mask` and `segment_ids`, int32 arrays `[batch,
+        seq]`: [CLS] text [SEP], or [CLS] first [SEP] second [SEP] with segment
+        1 from the second text on. "[SEP]" and the like in a text are plain
+        characters.
+
+        Args:
+            texts: strings, or pairs of strings.
+            pairs: the second text of each, where `texts` are strings.
+            max_seq_length: tokens to truncate to, special ones included, of
+                a pair those of the longer text first; None: no truncation.
+            padding: "longest": to the longest row; "max": to
+                `max_seq_length`; "none": lists of arrays `[seq]`.
+
+        Raises:
+            UserError: for what are no texts, naming the first.
+        """
+        check_options(max_seq_length, padding)
+        rows = checked_texts(texts, pairs)
+        ids = iter(self.encode_batch(text for row in rows for text in row))
+        joined = joined_texts(
+            [[next(ids) for _ in row] for row in rows],
+            cls_id=self.cls_id,
+            sep_id=self.sep_id,
+            max_seq_length=max_seq_length,
+        )
+        return model_inputs(
+            joined, pad_id=self.pad_id, padding=padding, width=max_seq_length
+        )
+
     @abc.abstractmethod
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without special pieces.
@@ -171,6 +217,17 @@ class Tokenizer(abc.ABC):
     def _config(self) -> dict[str, Any]:
         """Returns the settings by the names of transformers."""
         return self.settings
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns everything for `tokenizer_from_config`, JSON-ready."""
+        vocabulary = self._vocabulary
+        if isinstance(vocabulary, bytes):
+            vocabulary = base64.b64encode(vocabulary).decode("ascii")
+        return {
+            "kind": type(self).__name__,
+            "vocabulary": vocabulary,
+            "settings": dict(self.settings),
+        }
 
     def save(
         self,

@@ -12,6 +12,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from absl.flags import FLAGS
 from pretraining_runs import flags_of
 from program_runner import run_program
 from training_fixtures import write_task
@@ -20,7 +21,7 @@ from albert_tf.config import FinetuneConfig, ModelConfig, override, to_dict
 from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.base import Prediction
-from albert_tf.tasks.recipes import RECIPES
+from albert_tf.tasks.recipes import RECIPES, with_recipe
 from bin import command_line, evaluate, finetune, tasks
 
 
@@ -317,7 +318,13 @@ def settings(*flags, config_json, hidden_size=768):
     )
 
     def main():
-        config, changes = finetune.settings(tasks.chosen(), model)
+        task = tasks.chosen()
+        config, changes, name = finetune.settings()
+        recipe = RECIPES[name](
+            task, model, lambda: task.read(FLAGS.data_dir, "train")
+        )
+        config, changes, line = with_recipe(config, changes, recipe)
+        print(line)
         for part in to_dict(config).values():
             found.update(part)
         found.update(changes)

@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from pretraining_runs import PowerCut, contents, cut_power, lines_of
+from safetensors.numpy import load_file
 from training_fixtures import write_task
 
 from albert_tf.cluster.stops import RunStopped
@@ -24,10 +25,12 @@ from albert_tf.jobs import finetune
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.task_evaluation import evaluate_task
+from albert_tf.modeling.models import AlbertForClassification
 from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.rundir.run_results import read_comparison, title
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
+from albert_tf.tasks.recipes import RECIPES
 from albert_tf.training.run_state import RunState
 
 LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
@@ -72,6 +75,7 @@ def run(
     *,
     initial=None,
     model_changes=None,
+    recipe="none",
     runtime=None,
     log=print,
     **changes,
@@ -83,6 +87,7 @@ def run(
         run_dir=str(run_dir),
         initial=initial or find_initial_weights(pretrained),
         model_changes=model_changes,
+        recipe=recipe,
         runtime=runtime,
         log=log,
     )
@@ -108,6 +113,36 @@ def test_it_learns_beyond_the_majority_class(finished):
     assert written["config"]["training"]["num_train_steps"] == 60
     assert written["config"]["optimizer"]["num_warmup_steps"] == 6
     assert written["labels"] == ["land", "sea"]
+
+
+def test_what_is_not_set_is_the_recipes(data_dir, pretrained, monkeypatch):
+    """As in the program, which calls the same function."""
+    # config.json is the description of the job.
+    monkeypatch.setattr(finetune, "train", lambda job: job.description())
+    log = []
+    task = dataclasses.replace(CLASSIFICATION, settings={"max_seq_length": 512})
+    found = run_finetuning(
+        override(FinetuneConfig(), {"num_train_epochs": 2.0, "seed": 3}),
+        task,
+        data_dir=str(data_dir),
+        run_dir="none",
+        initial=find_initial_weights(pretrained),
+        log=log.append,
+    )
+    initial = find_initial_weights(pretrained).config
+    expected = RECIPES["auto"](
+        task, initial, lambda: task.read(str(data_dir), "train")
+    ).settings
+    optimizer, training = (
+        found["config"][name] for name in ("optimizer", "training")
+    )
+    assert optimizer["learning_rate"] == expected["learning_rate"] != 2e-5
+    # Two epochs of 160 examples in batches of 32, not the recipe's five.
+    assert (training["num_train_steps"], training["seed"]) == (10, 3)
+    assert found["model"]["pooling"] == expected["pooling"] == "mean"
+    lengths = found["config"]["features"]["max_seq_length"]
+    assert lengths == initial.max_position_embeddings < 512
+    assert f"max_seq_length={lengths}: the model has no more positions." in log
 
 
 def test_the_same_weights_under_another_path_are_the_same_run(
@@ -276,6 +311,73 @@ def test_interrupted_and_resumed_is_the_same_run(
     run(data_dir, pretrained, cut, **settings)
     for name in ("metrics.jsonl", "model/model.safetensors"):
         assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+LORA = {"lora_rank": 2, "lora_alpha": 4.0, "num_train_steps": 6}
+LORA |= {"learning_rate": 0.03, "eval_steps": 3, "save_checkpoints_steps": 3}
+
+
+@pytest.fixture(scope="module")
+def adapted(data_dir, pretrained, tmp_path_factory):
+    """A finished run with adapters, and its log."""
+    run_dir, lines = tmp_path_factory.mktemp("runs") / "lora", []
+    run(data_dir, pretrained, run_dir, log=lines.append, **LORA)
+    return run_dir, "\n".join(lines)
+
+
+@pytest.mark.slow
+def test_adapters_alone_are_trained_and_kept_in_checkpoints(adapted):
+    run_dir, log = adapted
+    # Two layers with factors of 32 x 2, and 32 x 2 + 2 of the head.
+    assert "LoRA of rank 2: 322 of " in log
+    (path, *_) = sorted((run_dir / "checkpoints").iterdir())
+    # Each with two moments of the optimizer.
+    names = "\n".join(load_file(path))
+    for factor in ("lora_kernel_a", "lora_kernel_b", "classifier"):
+        assert factor in names
+    assert "embeddings" not in names and "intermediate" not in names
+    assert path.stat().st_size < 20_000
+
+
+@pytest.mark.slow
+def test_the_model_of_a_run_has_its_adapters_merged(adapted, pretrained):
+    run_dir, _ = adapted
+    merged = AlbertForClassification.from_pretrained(str(run_dir / "model"))
+    base = AlbertForClassification.from_pretrained(
+        pretrained, labels=["land", "sea"], allow_missing=True
+    )
+    before = base.encoder.blocks[0].attention.query.kernel.numpy()
+    base.load_adapters(str(run_dir / "adapters"))
+    ids = {"input_ids": np.array([[2, 9, 50, 7, 3], [2, 30, 31, 32, 3]])}
+    np.testing.assert_allclose(
+        merged(ids)["logits"], base(ids)["logits"], atol=1e-5
+    )
+    after = merged.encoder.blocks[0].attention.query.kernel.numpy()
+    assert np.abs(after - before).max() > 1e-4
+    np.testing.assert_array_equal(
+        merged.encoder.embeddings.word_embeddings.numpy(),
+        base.encoder.embeddings.word_embeddings.numpy(),
+    )
+
+
+@pytest.mark.slow
+def test_a_run_with_adapters_resumes_to_the_same_bytes(
+    adapted, data_dir, pretrained, tmp_path, monkeypatch
+):
+    cut = tmp_path / "cut"
+    with monkeypatch.context() as patch:
+        cut_power(patch, after=4)
+        with pytest.raises(PowerCut):
+            run(data_dir, pretrained, cut, **LORA)
+    run(data_dir, pretrained, cut, **LORA)
+    for name in (
+        "metrics.jsonl",
+        "model/model.safetensors",
+        "adapters/adapter_model.safetensors",
+        "adapters/adapter_config.json",
+    ):
+        expected = (adapted[0] / name).read_bytes()
+        assert (cut / name).read_bytes() == expected, name
 
 
 @pytest.mark.slow

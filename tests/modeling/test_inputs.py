@@ -1,5 +1,7 @@
 """Checks of features and labels: eager, in graphs, under XLA, before fit."""
 
+import collections
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -64,6 +66,25 @@ def test_a_long_sequence_of_unknown_length(graph):
         graph(features)
 
 
+def test_names_of_transformers_are_read():
+    model, features = model_of(NAME), inputs_of()
+    expected = np.asarray(model(features)["logits"])
+    names = {"input_mask": "attention_mask", "segment_ids": "token_type_ids"}
+    theirs = {names.get(n, n): v.astype(int) for n, v in features.items()}
+    # As what their tokenizers return: a mapping that is no dictionary.
+    for given in (theirs, collections.UserDict(theirs)):
+        np.testing.assert_array_equal(model(given)["logits"], expected)
+    both = model({**theirs, **features})["logits"]
+    np.testing.assert_array_equal(both, expected)
+
+
+def test_two_names_of_one_input_must_agree():
+    model, features = model_of(NAME), inputs_of()
+    features["attention_mask"] = 1 - features["input_mask"]
+    with pytest.raises(UserError, match="attention_mask and input_mask are"):
+        model(features)
+
+
 def test_unsigned_and_short_integers_are_read():
     model, features = model_of(NAME), inputs_of()
     expected = np.asarray(model(features)["logits"])
@@ -113,11 +134,11 @@ def test_features_that_cannot_be_read(change, text):
 
 def test_a_mask_by_another_name_is_not_left_out():
     features = inputs_of()
-    features["attention_mask"] = features.pop("input_mask")
-    with pytest.raises(UserError, match="no input_mask, but attention_mask"):
+    features["mask"] = features.pop("input_mask")
+    with pytest.raises(UserError, match="no input_mask, but mask, which"):
         model_of(NAME)(features)
     with pytest.raises(UserError, match="reads a dictionary with input_ids"):
-        model_of(NAME)(features["attention_mask"])
+        model_of(NAME)(features["mask"])
 
 
 @pytest.mark.parametrize("label", [-1, 1.5])

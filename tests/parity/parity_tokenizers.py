@@ -13,6 +13,7 @@ import re
 import unicodedata
 
 import hypothesis
+import numpy as np
 import pytest
 import sentencepiece
 import tokenizers
@@ -169,6 +170,42 @@ def test_pairs_of_texts_have_segments(opened, record_difference, kind, reader):
     ] != [0] * (len(a) + 2) + [1] * (len(b) + 1)
     subject = subject_of(kind, reader, "default")
     record_difference(subject, "pairs framed otherwise", wrong, 0)
+
+
+@each_kind
+@each_reader
+def test_batches_of_texts_and_pairs(
+    opened, sentences, record_difference, kind, reader
+):
+    ours, theirs = opened(kind, "default")
+    """Of an odd number the longer half is of the second text there."""
+    first, second = sentences[:60], sentences[60:120]
+    for pairs, width in ((None, 12), (second, 15), (second, 21)):
+        encoded = theirs[reader](
+            first,
+            pairs,
+            padding=True,
+            truncation=True,
+            max_length=width,
+            return_token_type_ids=True,
+            return_tensors="np",
+        )
+        found = ours(first, pairs, max_seq_length=width)
+        wrong = np.zeros(len(first), bool)
+        for name, theirs_name in (
+            ("input_ids", "input_ids"),
+            ("input_mask", "attention_mask"),
+            ("segment_ids", "token_type_ids"),
+        ):
+            assert found[name].shape == encoded[theirs_name].shape
+            wrong |= (found[name] != encoded[theirs_name]).any(axis=1)
+        form = "texts" if pairs is None else "pairs"
+        record_difference(
+            subject_of(kind, reader, "default"),
+            f"{form} of at most {width} tokens encoded otherwise",
+            int(wrong.sum()),
+            0,
+        )
 
 
 @pytest.mark.parametrize("model_type", ["bpe", "char", "word"])

@@ -5,12 +5,19 @@ import pytest
 from albert_tf.config import (
     FinetuneConfig,
     ModelConfig,
+    from_dict,
     override,
     setting_fields,
+    to_dict,
 )
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.recipes import FEW_EXAMPLES, PAPER_WIDTH, RECIPES
+from albert_tf.tasks.recipes import (
+    FEW_EXAMPLES,
+    PAPER_WIDTH,
+    RECIPES,
+    with_recipe,
+)
 
 PAIR = Example(("One.", "Two."), "yes")
 TEXT = Example(("One.",), "yes")
@@ -79,3 +86,51 @@ def test_the_examples_are_read_only_for_a_small_model():
 
     for name in RECIPES:
         RECIPES[name](TASKS["RTE"], ModelConfig(), read)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"learning_rate": 3e-5, "num_train_steps": 800}),
+        # A value is given even where it is that of the defaults.
+        ({"learning_rate": 2e-5}, {"learning_rate": 2e-5}),
+        (
+            {"num_train_epochs": 2.0},
+            {"num_train_steps": 0, "num_warmup_steps": 0},
+        ),
+        ({"num_train_steps": 7}, {"num_train_steps": 7, "num_warmup_steps": 0}),
+        ({"num_warmup_steps": 0}, {"warmup_proportion": 0.0}),
+        ({"warmup_proportion": 0.2}, {"num_warmup_steps": 0}),
+    ],
+)
+def test_settings_that_are_not_given_are_those_of_the_recipe(given, expected):
+    config = override(FinetuneConfig(), given)
+    config, changes, line = with_recipe(config, {}, recipe("v1"))
+    found = {k: v for part in to_dict(config).values() for k, v in part.items()}
+    assert {name: found[name] for name in expected} == expected
+    assert changes["classifier_dropout_prob"] == 0.1
+    assert "classifier_dropout_prob=0.1" in line
+    assert not any(f"{name}=" in line for name in given)
+
+
+def test_adapters_learn_at_a_higher_rate():
+    given = {"lora_rank": 8}
+    for changes, expected in (
+        ({}, 3e-4),
+        ({"learning_rate": 2e-5}, 2e-5),
+    ):
+        config = override(FinetuneConfig(), given | changes)
+        found = with_recipe(config, {}, recipe("v1"))[0]
+        assert found.optimizer.learning_rate == pytest.approx(expected)
+
+
+def test_given_changes_of_the_model_stay():
+    _, changes, line = with_recipe(
+        FinetuneConfig(), {"pooling": "first"}, recipe("auto")
+    )
+    assert changes["pooling"] == "first" and "pooling" not in line
+
+
+def test_a_recorded_configuration_is_given_as_a_whole():
+    recorded = from_dict(FinetuneConfig, to_dict(FinetuneConfig()), "a file")
+    assert with_recipe(recorded, {}, recipe("v1"))[0] == FinetuneConfig()

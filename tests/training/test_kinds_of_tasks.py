@@ -144,6 +144,7 @@ def finished(request, tmp_path_factory, pretrained):
         data_dir=str(root),
         run_dir=str(root / "run"),
         initial=find_initial_weights(pretrained),
+        recipe="none",
     )
     return task, str(root), evaluation, measure
 
@@ -269,6 +270,7 @@ def test_choices_in_micro_batches_and_in_bfloat16(tmp_path, pretrained):
             initial=find_initial_weights(pretrained),
             # Or which example has which dropout would differ.
             model_changes=NO_DROPOUT,
+            recipe="none",
         )
         lines = lines_of(tmp_path / name, "train", "eval")
         return [line["loss"] for line in lines]

@@ -6,6 +6,7 @@ else was trained beside the encoder.
 """
 
 import dataclasses
+import math
 import os
 from typing import Any
 
@@ -33,6 +34,34 @@ _PLAIN = {
     "rank_pattern": {},
     "alpha_pattern": {},
 }
+
+
+def add_adapters(
+    model: keras.Model, rank: int, alpha: float, *, trains_pooler: bool
+) -> str:
+    """Adds adapters to queries and values, and freezes what they adapt.
+
+    An attention that layers share has one. The heads stay trainable, and a
+    pooler that is new (`trains_pooler`). `alpha` of 0 is the rank.
+
+    Returns:
+        A line for the log, with the number of parameters that are trained.
+    """
+    kept = model.encoder.pooler if trains_pooler else None
+    is_kept = {id(variable) for variable in (kept.weights if kept else ())}
+    for variable in model.encoder.weights:
+        variable.trainable = id(variable) in is_kept
+    attentions = {id(b.attention): b.attention for b in model.encoder.blocks}
+    for attention in attentions.values():
+        for layer in (attention.query, attention.value):
+            layer.enable_lora(rank, lora_alpha=alpha or rank)
+    trained = sum(math.prod(v.shape) for v in model.trainable_variables)
+    total = model.count_params()
+    return (
+        f"LoRA of rank {rank}: {trained:,} of {total:,} parameters are trained "
+        f"({trained / total:.2%}), the adapters of queries and values, and the "
+        "head."
+    )
 
 
 def _factors(module: str) -> list[str]:

@@ -9,17 +9,8 @@ from albert_tf.config import FeatureConfig
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.kinds.base import CallSignature, Kind
+from albert_tf.text.sequences import joined_texts
 from albert_tf.text.tokenizer_base import Tokenizer
-
-
-def truncated_lengths(first: int, second: int, room: int) -> tuple[int, int]:
-    """Returns the lengths of a pair, truncated to `room` tokens.
-
-    As if one token were taken off the longer side again and again, off the
-    second of two that are equal (the original's `_truncate_seq_pair`).
-    """
-    first = min(first, room - min(second, room // 2))
-    return first, min(second, room - first)
 
 
 def sequence_features(
@@ -34,31 +25,23 @@ def sequence_features(
     the second text on. `token_ids` are of each example's texts, `scalars`
     `[examples]` by name.
     """
-    cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
-    rows, truncated = [], []
-    second_starts = np.full(len(token_ids), max_seq_length)
-    for number, texts in enumerate(token_ids):
-        first, second = texts[0], texts[1] if len(texts) > 1 else ()
-        room = max_seq_length - 1 - len(texts)
-        a, b = truncated_lengths(len(first), len(second), room)
-        if a < len(first) or b < len(second):
-            truncated.append(number)
-        row = [cls_id, *first[:a], sep_id]
-        if len(texts) > 1:
-            second_starts[number] = len(row)
-            row += [*second[:b], sep_id]
-        rows.append(row)
-    ids, offsets = flat(rows)
+    joined = joined_texts(
+        token_ids,
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+        max_seq_length=max_seq_length,
+    )
+    ids, offsets = flat(joined.ids)
     lengths = np.diff(offsets)
     positions = np.arange(len(ids)) - np.repeat(offsets[:-1], lengths)
-    in_second = positions >= np.repeat(second_starts, lengths)
+    in_second = positions >= np.repeat(joined.second_starts, lengths)
     return Features(
         sequences={"input_ids": ids, "segment_ids": in_second.astype(np.int32)},
         offsets=offsets,
         scalars=scalars,
         padding={"input_ids": tokenizer.pad_id},
-        example_numbers=np.arange(len(rows)),
-        truncated=truncated,
+        example_numbers=np.arange(len(joined.ids)),
+        truncated=joined.truncated,
     )
 
 

@@ -8,6 +8,7 @@ import safetensors.numpy
 
 from albert_tf import AlbertForClassification, AlbertModel, ModelConfig
 from albert_tf.config import UserError, override
+from albert_tf.modeling.weights.adapters import add_adapters
 
 CONFIG = ModelConfig(
     vocab_size=20,
@@ -120,3 +121,37 @@ def test_adapters_of_another_model_are_named(tmp_path):
     )
     with pytest.raises(UserError, match="nothing here is called classifier"):
         AlbertModel(CONFIG).load_adapters(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("sharing", "attentions"), [("all", 1), ("attention", 1), ("none", 2)]
+)
+def test_adapters_are_trained_with_the_head_alone(sharing, attentions):
+    model = AlbertForClassification(override(CONFIG, {"sharing": sharing}), 3)
+    total = sum(weight.size for weight in model.get_weights())
+    line = add_adapters(model, 2, 0.0, trains_pooler=False)
+    layers = {
+        id(layer): layer
+        for block in model.encoder.blocks
+        for layer in (block.attention.query, block.attention.value)
+    }
+    assert len(layers) == 2 * attentions
+    expected = {
+        v.path
+        for layer in layers.values()
+        for v in (layer.lora_kernel_a, layer.lora_kernel_b)
+    } | {v.path for v in model.classification.weights}
+    assert {v.path for v in model.trainable_variables} == expected
+    assert {layer.lora_alpha for layer in layers.values()} == {2}
+    # Two factors of 8 x 2 for each layer, and 8 x 3 + 3 in the head.
+    trained = 2 * attentions * 2 * 16 + 27
+    total += trained - 27
+    assert f"of rank 2: {trained} of {total:,} parameters are trained" in line
+
+
+def test_a_new_pooler_is_trained_too():
+    model = AlbertForClassification(CONFIG, 3)
+    add_adapters(model, 2, 6.0, trains_pooler=True)
+    trained = {id(v) for v in model.trainable_variables}
+    assert all(id(v) in trained for v in model.encoder.pooler.weights)
+    assert model.encoder.blocks[0].attention.query.lora_alpha == 6.0

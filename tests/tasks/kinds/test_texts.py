@@ -12,7 +12,8 @@ from albert_tf.tasks.examples import ChoiceExample, Example
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.regression import Regression
-from albert_tf.tasks.kinds.texts import sequence_features, truncated_lengths
+from albert_tf.tasks.kinds.texts import sequence_features
+from albert_tf.text.sequences import truncated_lengths
 
 
 def popped(first, second, room):

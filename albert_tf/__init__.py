@@ -23,7 +23,8 @@ _MODULES = {
         "text.tokenizer": ("load_tokenizer",),
         "modeling.models": (
             *("AlbertForAnswerableQuestions", "AlbertForClassification"),
-            *("AlbertForMaskedLM", "AlbertForMultipleChoice"),
+            *("AlbertForMaskedLM", "AlbertForMultiLabelClassification"),
+            "AlbertForMultipleChoice",
             *("AlbertForPretraining", "AlbertForQuestionAnswering"),
             *("AlbertForRegression", "AlbertForSentenceEmbedding"),
             *("AlbertForTokenClassification", "AlbertModel", "models"),

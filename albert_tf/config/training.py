@@ -282,6 +282,13 @@ class FinetuneSettings(Section):
         "costs time.",
         choices=("bucket", "max"),
     )
+    class_weights: str = setting(
+        "",
+        "Weights of classes in the training loss, for classes, tags and "
+        "several labels: balanced, the inverse of their frequency; or "
+        "label:weight, comma-separated, where others weigh 1. Empty: all "
+        "weigh 1.",
+    )
     double_unordered: bool = setting(
         False,
         "Train on every pair of texts in both orders, for tasks with "

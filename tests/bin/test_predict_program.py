@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -140,6 +141,19 @@ def test_any_number_of_labels(model_dir, predict, tmp_path):
         file.write("\n".join(written))
     found = custom_task(columns).read(str(tmp_path), "train", str)
     assert [e.labels for e in found] == [tuple(row["labels"]) for row in rows]
+
+
+def test_words_are_those_of_the_models_task(model_dir, predict, tmp_path):
+    directory = model_dir("token_classification")
+    _, (line,) = predict("tag", directory, ["Mia, Bo."])
+    assert json.loads(line)["words"] == ["Mia,", "Bo."]
+    own = tmp_path / "own"
+    shutil.copytree(directory, own)
+    record = json.loads((own / "task.json").read_text())
+    record["features"]["word_boundaries"] = "punctuation"
+    (own / "task.json").write_text(json.dumps(record))
+    _, (line,) = predict("tag", own, ["Mia, Bo."])
+    assert json.loads(line)["words"] == ["Mia", ",", "Bo", "."]
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])

@@ -9,7 +9,7 @@ from albert_tf.config import (
     setting_fields,
 )
 from albert_tf.tasks.catalog import TASKS
-from albert_tf.tasks.examples import Example
+from albert_tf.tasks.examples import Example, MultiLabelExample
 from albert_tf.tasks.recipes import FEW_EXAMPLES, PAPER_WIDTH, RECIPES
 
 PAIR = Example(("One.", "Two."), "yes")
@@ -79,3 +79,10 @@ def test_the_examples_are_read_only_for_a_small_model():
 
     for name in RECIPES:
         RECIPES[name](TASKS["RTE"], ModelConfig(), read)
+
+
+def test_several_labels_are_as_one():
+    several = MultiLabelExample(("One.",), ("yes", "no"))
+    found = recipe("auto", "multilabel", example=several).settings
+    expected = recipe("auto", "classification", example=TEXT).settings
+    assert found == expected

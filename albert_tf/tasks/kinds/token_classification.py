@@ -69,7 +69,10 @@ class TokenClassification(ClassKind):
 
     def for_model(self, config: FeatureConfig) -> "TokenClassification":
         """Returns the kind with the words of a model."""
-        return _BY_BOUNDARIES[config.word_boundaries]
+        is_finer = config.word_boundaries == "punctuation"
+        if is_finer and type(self) is TokenClassification:
+            return EntityClassification()
+        return self
 
     def texts(self, example: WordsExample) -> tuple[str, ...]:
         """Returns the sentence, a space between two words if they are all."""
@@ -313,24 +316,22 @@ class EntityClassification(TokenClassification):
         return dataclasses.replace(config, word_boundaries="punctuation")
 
 
-_BY_BOUNDARIES = {
-    "blanks": TokenClassification(),
-    "punctuation": EntityClassification(),
-}
-
-
 def _read_words(example: WordsExample, words: list[str]) -> WordsExample:
     """Returns the example with the words that an export reads in its text."""
     if not example.spans:
         return _all_read(example, len(words), len(example.words))
     spans, end = [], 0
     for word in words:
-        start = example.text.index(word, end)
+        start = example.text.find(word, end)
+        if start < 0:
+            # Cut off within a character.
+            break
         end = start + len(word)
         spans.append((start, end))
     left = len(example.text[end:].split())
-    found = dataclasses.replace(example, words=tuple(words), spans=tuple(spans))
-    return _all_read(found, len(words), len(words) + left)
+    known = tuple(words[: len(spans)])
+    found = dataclasses.replace(example, words=known, spans=tuple(spans))
+    return _all_read(found, len(spans), len(spans) + left)
 
 
 def _all_read(example: WordsExample, found: int, expected: int) -> WordsExample:

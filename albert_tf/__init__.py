@@ -24,7 +24,8 @@ _MODULES = {
         "text.in_graph_layer": ("TextPreprocessor",),
         "modeling.models": (
             *("AlbertForAnswerableQuestions", "AlbertForClassification"),
-            *("AlbertForMaskedLM", "AlbertForMultipleChoice"),
+            *("AlbertForMaskedLM", "AlbertForMultiLabelClassification"),
+            "AlbertForMultipleChoice",
             *("AlbertForPretraining", "AlbertForQuestionAnswering"),
             *("AlbertForRegression", "AlbertForSentenceEmbedding"),
             *("AlbertForTokenClassification", "AlbertModel", "models"),

@@ -19,6 +19,7 @@ from albert_tf.io import files
 from albert_tf.io.json_files import write_json
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.kinds.base import Prediction
+from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.tasks.prediction_files import add_to_submission, prediction_files
 from bin import command_line, own_rows, tasks
@@ -215,6 +216,12 @@ def _print_metrics(result: "TaskEvaluation") -> None:
             f"null_threshold={threshold:.4g} was chosen on the dev examples of "
             "fine-tuning. On those examples it has seen the answers, as "
             "best_f1 always has."
+        )
+    if isinstance(result.task.kind, MultiLabelClassification):
+        print(
+            f"label_thresholds={result.scored.config.label_thresholds}: where "
+            "fine-tuning chose them, on its dev examples, F1 is too high on "
+            "these."
         )
 
 

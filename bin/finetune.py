@@ -55,7 +55,9 @@ def define_flags() -> None:
         lower_bound=1,
     )
     training_programs.define_flags()
-    command_line.define_settings(FinetuneConfig(), leave_out=["null_threshold"])
+    command_line.define_settings(
+        FinetuneConfig(), leave_out=["null_threshold", "word_boundaries"]
+    )
     command_line.define_settings(
         ModelConfig(),
         only=TASK_SETTINGS,

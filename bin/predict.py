@@ -48,10 +48,10 @@ def define_flags() -> None:
         "sentence-order: whether the second of two texts follows the first, a "
         "tab between them; embed: the mean state of the tokens and that of "
         "[CLS]. The others need a model fine-tuned for them: classify, a "
-        "label; rate, a number (for both a tab separates the two texts of a "
-        "pair, where the model's task has pairs); answer, a question and after "
-        "a tab its paragraph; tag, a tag for each word; choose, a text and its "
-        "choices, all separated by tabs.",
+        "label, or any number of them; rate, a number (for both a tab "
+        "separates the two texts of a pair, where the model's task has pairs); "
+        "answer, a question and after a tab its paragraph; tag, a tag for each "
+        "word; choose, a text and its choices, all separated by tabs.",
     )
     flags.DEFINE_string("model_dir", None, command_line.MODEL_HELP)
     flags.DEFINE_string(
@@ -196,6 +196,7 @@ def main() -> None:
     ):
         command_line.load_tensorflow()
         predictor = _predictor()
+        mode = mode.of(predictor)
         form = mode.form_for(
             predictor.pairs if FLAGS.pairs is None else FLAGS.pairs
         )

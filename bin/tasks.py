@@ -9,13 +9,13 @@ from albert_tf.config import require
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import (
-    CLASSIFICATION,
-    classification_task,
+    OWN_TASKS,
     columns_flag,
     custom_task,
 )
 from albert_tf.tasks.formats.columns import Reading
 from albert_tf.tasks.formats.tables import QUOTING
+from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
 
 FLAGS = flags.FLAGS
 # --helpshort lists them as flags of the program.
@@ -23,7 +23,7 @@ flags.disclaim_key_flags()
 
 _CUSTOM = "custom"
 # Flags beside --columns that only users' own files have.
-OF_OWN_FILES = ("quoting", "skip_bad_rows")
+OF_OWN_FILES = ("quoting", "skip_bad_rows", "label_separator")
 
 
 def define_flags(
@@ -41,10 +41,12 @@ def define_flags(
         "columns",
         [],
         "Columns of your own files (--task=custom), as role=name with the "
-        "roles text (once or twice) and label or number; context, question "
-        "(or none), choice (for each) and label; word and tag, whose names are "
-        "numbers from 0, or from -1 backwards. The list is a line of CSV: a "
-        "name with a comma is quoted together with its role, as in "
+        "roles text (once or twice) and label, labels or number (label several "
+        "times for columns of 0 and 1 named like the labels that a text may "
+        "have); context, question (or none), choice (for each) and label; word "
+        "and tag, whose names are numbers from 0, or from -1 backwards. The "
+        "list is a line of CSV: a name with a comma is quoted together with "
+        "its role, as in "
         f"{columns_flag(['text=a, b', 'label=c'])}.",
     )
     define_quoting_flag()
@@ -53,6 +55,12 @@ def define_flags(
         False,
         "Skip and count rows of your own files that cannot be used, as those "
         "without a label; otherwise they are listed as an error.",
+    )
+    flags.DEFINE_string(
+        "label_separator",
+        Reading.label_separator,
+        "Stands between several labels in one text (multi-label "
+        "classification).",
     )
 
 
@@ -83,7 +91,22 @@ def chosen() -> Task:
     Raises:
         UserError: when they do not go together.
     """
-    reading = Reading(FLAGS.quoting or Reading.quoting, FLAGS.skip_bad_rows)
+    task = _chosen()
+    require(
+        not FLAGS["label_separator"].present
+        or isinstance(task.kind, MultiLabelClassification),
+        f"--label_separator is for several labels; {task.name} has one.",
+    )
+    return task
+
+
+def _chosen() -> Task:
+    require(bool(FLAGS.label_separator), "--label_separator is empty.")
+    reading = Reading(
+        FLAGS.quoting or Reading.quoting,
+        FLAGS.skip_bad_rows,
+        FLAGS.label_separator,
+    )
     if FLAGS.task == _CUSTOM:
         require(
             bool(FLAGS.columns),
@@ -101,12 +124,12 @@ def chosen() -> Task:
         f"{columns_flag(FLAGS.columns)} is for --task=custom; the columns of "
         f"{FLAGS.task} are known.",
     )
-    if FLAGS.task == CLASSIFICATION.name:
-        return classification_task(reading)
+    if FLAGS.task in OWN_TASKS:
+        return OWN_TASKS[FLAGS.task](reading)
     for name in OF_OWN_FILES:
         require(
             not FLAGS[name].present,
-            f"--{name} is for your own files (--task={CLASSIFICATION.name} or "
+            f"--{name} is for your own files (--task={', '.join(OWN_TASKS)} or "
             f"{_CUSTOM}); the files of {FLAGS.task} have their own form.",
         )
     return TASKS[FLAGS.task]

@@ -150,3 +150,17 @@ class FeatureConfig(Section):
         "SQuAD 2.0: no answer is predicted where the null score exceeds this. "
         "Fine-tuning tunes it on the dev set.",
     )
+    word_boundaries: str = setting(
+        "blanks",
+        "Words of a text that are tagged. blanks: what is between white space; "
+        "punctuation: punctuation, symbols and Chinese characters are words "
+        "too. Fine-tuning takes that of its examples.",
+        choices=("blanks", "punctuation"),
+    )
+    label_thresholds: str = setting(
+        "one",
+        "Multi-label classification: the probability above which a text has a "
+        "label. one or each: fine-tuning chooses it on the dev set by F1, one "
+        "for all labels or one for each; or a number, or as many numbers as "
+        "there are labels, comma-separated.",
+    )

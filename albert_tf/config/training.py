@@ -294,6 +294,13 @@ class FinetuneSettings(Section):
         "times; 0: once.",
         minimum=0.0,
     )
+    class_weights: str = setting(
+        "",
+        "Weights of classes in the training loss, for classes, tags and "
+        "several labels: balanced, the inverse of their frequency; or "
+        "label:weight, comma-separated, where others weigh 1. Empty: all "
+        "weigh 1.",
+    )
     double_unordered: bool = setting(
         False,
         "Train on every pair of texts in both orders, for tasks with "

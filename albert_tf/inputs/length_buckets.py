@@ -94,8 +94,9 @@ class TaskBatches:
             batch["label_weights"] *= real[:, None]
         if self.training and len(wanted) == self.batch_size:
             batch["part_widths"] = self._part_widths(numbers, self._parts)
+        weights = batch.get("example_weights", np.float32(1))
         return batch | {
-            "example_weights": real.astype(np.float32),
+            "example_weights": weights * real.astype(np.float32),
             "example_numbers": wanted.astype(np.int32),
         }
 

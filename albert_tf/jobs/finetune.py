@@ -40,7 +40,7 @@ from albert_tf.rundir.run_directory import extended
 from albert_tf.rundir.run_results import compared_step, write_comparison
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of, baseline_scores
-from albert_tf.tasks.examples import Log
+from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import ScoredExamples
@@ -119,6 +119,12 @@ def run_finetuning(
         task.kind, tokenizer, config.features, labels, workers, cache_dir, log
     )
     features = builder.build(examples["train"], training=True)
+    if config.finetuning.class_weights:
+        features, weights = task.kind.class_weighted(
+            features, labels, config.finetuning.class_weights
+        )
+        of_classes = (f"{name} {value:.3g}" for name, value in weights.items())
+        log(f"Class weights: {listed(of_classes, 12)}.")
     _warn_of_untrained_positions(features, initial, log)
     metrics = task.kind.metric_names(task.metrics, labels)
     config = extended(_resolve(config, len(features), metrics[0]), runtime)

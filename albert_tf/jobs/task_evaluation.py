@@ -201,10 +201,10 @@ def _ensemble(task: Task, members: Sequence[ScoredExamples]) -> ScoredExamples:
     first = members[0]
     if len(members) == 1:
         return first
-    thresholds = [member.config.null_threshold for member in members]
-    mean = {"null_threshold": float(np.mean(thresholds))}
     return dataclasses.replace(
         first,
         scores=task.kind.ensemble([member.scores for member in members]),
-        config=override(first.config, mean),
+        config=task.kind.config_of_ensemble(
+            [member.config for member in members], first.labels
+        ),
     )

@@ -575,6 +575,7 @@ class AlbertForPretraining(AlbertModel):
 
 AlbertForMaskedLM = model_class("masked_lm")
 AlbertForClassification = model_class("classification")
+AlbertForMultiLabelClassification = model_class("multi_label")
 AlbertForRegression = model_class("regression")
 AlbertForMultipleChoice = model_class("multiple_choice")
 AlbertForTokenClassification = model_class("token_classification")

@@ -27,6 +27,7 @@ from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.columns import (
     EXTENSIONS,
     LABEL_COLUMN,
+    LABELS_COLUMN,
     Reading,
     Record,
     Roles,
@@ -39,7 +40,7 @@ from albert_tf.tasks.formats.race import question_with_option
 
 _JSON_LINES = ".jsonl"
 # Roles of columns that predictions do not read.
-_UNREAD = ("label", "number")
+_UNREAD = ("label", "labels", "number")
 
 
 # Names of columns by which the header of a table is recognised.
@@ -215,14 +216,15 @@ def _inferred(first: Record, form: Form, path: str, log: Log) -> Roles:
     known = [name for name in form.columns if name in names]
     if form.counts is None or len(known) in form.counts:
         return {"text": known}
+    label = next((n for n in (LABEL_COLUMN, LABELS_COLUMN) if n in names), "")
     require(
-        LABEL_COLUMN in names,
+        bool(label),
         f"{path}: expected the columns {' and '.join(form.columns)}, got "
         f"{listed(names, 12)}; name them, as in --columns=text=sentence. Where "
         "each line is a text, the file's name should end with .txt.",
     )
     rows = Rows(path, [first], BadRows(), False, log)
-    texts = infer_columns(rows)["text"]
+    texts = infer_columns(rows, label=label)["text"]
     require(
         form.counts is None or len(texts) in form.counts,
         f"{path}: expected {form.expected}, got the columns "

@@ -14,6 +14,7 @@ from albert_tf.prediction.forms import (
     Form,
 )
 from albert_tf.tasks.kinds.base import Kind
+from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.kinds.regression import Regression
@@ -54,6 +55,12 @@ def _prediction_fields(prediction: Any) -> dict[str, Any]:
     return {n: v for n, v in prediction.fields.items() if n != "label"}
 
 
+def _multi_label_fields(prediction: Any) -> dict[str, Any]:
+    names = {"prediction": "labels"}
+    fields = _prediction_fields(prediction)
+    return {names.get(name, name): value for name, value in fields.items()}
+
+
 @dataclasses.dataclass(frozen=True)
 class Mode:
     """A row of MODES.
@@ -65,6 +72,7 @@ class Mode:
         fields: returns those of a prediction, for a line of JSON.
         columns: the fields that a table has; empty: no tables are written.
         labels: returns those of a predictor whose probabilities a table has.
+        variants: in place of this for models that predict one of their kinds.
     """
 
     form: Form | None
@@ -73,6 +81,14 @@ class Mode:
     fields: Callable[[Any], dict[str, Any]] = _prediction_fields
     columns: tuple[str, ...] = ()
     labels: Callable[["BasePredictor"], Iterable[str]] = lambda predictor: ()
+    variants: tuple["Mode", ...] = ()
+
+    def of(self, predictor: "BasePredictor") -> "Mode":
+        """Returns the variant for a predictor, or the mode itself."""
+        for variant in self.variants:
+            if any(map(predictor.predicts, variant.kinds)):
+                return variant
+        return self
 
     def form_for(self, pairs: bool | None) -> Form:
         """Returns the form of texts that are pairs, or may be (None)."""
@@ -106,6 +122,15 @@ MODES = {
         fields=_classification_fields,
         columns=("label",),
         labels=lambda predictor: predictor.labels,
+        variants=(
+            Mode(
+                None,
+                kinds=(MultiLabelClassification(),),
+                fields=_multi_label_fields,
+                columns=("labels",),
+                labels=lambda predictor: predictor.labels,
+            ),
+        ),
     ),
     "rate": Mode(None, kinds=(Regression(),), columns=("prediction",)),
     "answer": Mode(

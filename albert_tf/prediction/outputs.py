@@ -93,9 +93,14 @@ def _table(
             row += [""] * (len(header) - len(row)) + [str(found)]
         else:
             fields = mode.fields(found)
-            row += [fields[name] for name in mode.columns]
+            row += [_cell(fields[name]) for name in mode.columns]
             row += [fields["probabilities"][label] for label in labels] + [""]
         yield row
+
+
+def _cell(value: Any) -> Any:
+    """Returns the value of a field, several labels as one text."""
+    return ",".join(value) if isinstance(value, list) else value
 
 
 def _write_array(file: IO[bytes], rows: Rows) -> None:

@@ -124,6 +124,7 @@ class BasePredictor(abc.ABC):
                 the kind takes.
         """
         self._check_kind(kind)
+        kind = self._own_kind(kind)
 
         def predict(batch: list[Any]) -> list[Prediction]:
             kind.check(batch)
@@ -247,6 +248,10 @@ class BasePredictor(abc.ABC):
     def _check_kind(self, kind: Kind) -> None:
         """Raises UserError when the model was fine-tuned for another kind."""
 
+    def _own_kind(self, kind: Kind) -> Kind:
+        """Returns a kind by the settings of the model, if these are known."""
+        return kind
+
     @abc.abstractmethod
     def _check_embed(self) -> None:
         """Raises UserError when there are no vectors of texts."""
@@ -323,6 +328,9 @@ class Predictor(BasePredictor):
             "The model directory",
             f"use a model that was fine-tuned for {kind.name}.",
         )
+
+    def _own_kind(self, kind: Kind) -> Kind:
+        return kind.for_model(self.loaded.features)
 
     def _check_embed(self) -> None:
         return

@@ -4,7 +4,12 @@ import dataclasses
 import os
 
 from albert_tf.tasks.base import Task, recipe
-from albert_tf.tasks.custom import CLASSIFICATION, SplitFiles
+from albert_tf.tasks.custom import (
+    CLASSIFICATION,
+    ENTITIES,
+    MULTI_LABEL,
+    SplitFiles,
+)
 from albert_tf.tasks.examples import ChoiceExample, Log
 from albert_tf.tasks.formats.race import LEVELS, read_race
 from albert_tf.tasks.formats.squad import read_squad
@@ -63,5 +68,7 @@ TASKS: dict[str, Task] = {
         _race("RACE-middle", ("middle",)),
         _race("RACE-high", ("high",)),
         CLASSIFICATION,
+        MULTI_LABEL,
+        ENTITIES,
     )
 }

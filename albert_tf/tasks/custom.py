@@ -17,21 +17,36 @@ from albert_tf.tasks.examples import Log
 from albert_tf.tasks.formats.columns import (
     AS_BY_DEFAULT,
     EXTENSIONS,
+    LABEL_COLUMN,
+    LABELS_COLUMN,
     Reading,
     Roles,
+    Rows,
     choice_examples,
     infer_columns,
+    multi_label_examples,
     read_rows,
     text_examples,
 )
 from albert_tf.tasks.formats.conll import count_columns, read_conll
+from albert_tf.tasks.formats.entity_spans import (
+    ENTITY_COLUMNS,
+    TEXT_COLUMN,
+    entity_examples,
+    infer_entity_columns,
+)
 from albert_tf.tasks.kinds.base import Kind, Metric
 from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.regression import Regression
-from albert_tf.tasks.kinds.token_classification import TokenClassification
+from albert_tf.tasks.kinds.token_classification import (
+    EntityClassification,
+    TokenClassification,
+)
 from albert_tf.tasks.metrics import scalar
 
+_JSON_LINES = (".jsonl",)
 _CONLL_EXTENSIONS = (".conll", ".txt", ".tsv")
 
 
@@ -72,6 +87,7 @@ class _Form:
         read: takes roles, a Reading and what `SplitFiles.read_file` takes.
         metrics: of the task; the first selects the best checkpoint.
         extensions: of the files.
+        names_labels: whether the columns of the role `label` are the labels.
     """
 
     roles: Mapping[str, range]
@@ -79,6 +95,7 @@ class _Form:
     read: Callable[[Roles, Reading, str, bool, Log], Sequence[Any]]
     metrics: Mapping[str, Metric]
     extensions: tuple[str, ...] = EXTENSIONS
+    names_labels: bool = False
 
 
 def _read_texts(
@@ -87,10 +104,23 @@ def _read_texts(
     return text_examples(read_rows(path, log, reading), roles, labelled)
 
 
+def _read_multi_label(
+    roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
+) -> list:
+    rows = read_rows(path, log, reading)
+    return multi_label_examples(rows, roles, labelled, reading.label_separator)
+
+
 def _read_choices(
     roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
 ) -> list:
     return choice_examples(read_rows(path, log, reading), roles, labelled)
+
+
+def _read_entities(
+    roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
+) -> list:
+    return entity_examples(read_rows(path, log, reading), roles, labelled)
 
 
 def _read_words(
@@ -125,7 +155,7 @@ _CLASSIFICATION_METRICS = {
     "macro_f1": scalar.macro_f1,
 }
 
-_ONE, _TEXTS = range(1, 2), range(1, 3)
+_ONE, _TEXTS, _SEVERAL = range(1, 2), range(1, 3), range(2, 10_000)
 _CHOICE = {"context": _ONE, "question": range(2), "choice": range(1, 100)}
 
 _FORMS = (
@@ -134,6 +164,19 @@ _FORMS = (
         Classification(),
         _read_texts,
         _CLASSIFICATION_METRICS,
+    ),
+    _Form(
+        {"text": _TEXTS, "labels": _ONE},
+        MultiLabelClassification(),
+        _read_multi_label,
+        {},
+    ),
+    _Form(
+        {"text": _TEXTS, "label": _SEVERAL},
+        MultiLabelClassification(),
+        _read_multi_label,
+        {},
+        names_labels=True,
     ),
     _Form(
         {"text": _TEXTS, "number": _ONE},
@@ -148,6 +191,13 @@ _FORMS = (
         {"accuracy": scalar.accuracy},
     ),
     _Form(
+        {"text": _ONE, "entities": _ONE},
+        EntityClassification(),
+        _read_entities,
+        {},
+        _JSON_LINES,
+    ),
+    _Form(
         {"word": _ONE, "tag": _ONE},
         TokenClassification(),
         _read_words,
@@ -158,9 +208,12 @@ _FORMS = (
 _ALLOWED = (
     "allowed are "
     + "; ".join(
-        f"{' and '.join(form.roles)} ({form.kind.name})" for form in _FORMS
+        f"{' and '.join(form.roles)} ({form.kind.name})"
+        for form in _FORMS
+        if not form.names_labels
     )
-    + "; text once or twice, a question or none"
+    + "; text once or twice, a question or none; label several times for "
+    "columns of 0 and 1 that are named like their labels"
 )
 
 
@@ -206,6 +259,7 @@ def custom_task(
                 kind=form.kind,
                 reader=SplitFiles(read_file, form.extensions),
                 metrics=form.metrics,
+                labels=tuple(roles["label"]) if form.names_labels else (),
             )
     raise UserError(f"{columns_flag(columns)} makes no task: {_ALLOWED}.")
 
@@ -218,30 +272,85 @@ def _training_file(path: str, extensions: Sequence[str]) -> str:
 
 
 def _read_inferred(
-    reading: Reading, path: str, labelled: bool, log: Log
+    examples_of: Callable[[Rows, Roles, bool], Sequence[Any]],
+    label: str,
+    reading: Reading,
+    path: str,
+    labelled: bool,
+    log: Log,
 ) -> Sequence[Any]:
     """Returns the examples of a file, its columns those of the training file.
 
-    Otherwise a test file with more columns could be read as pairs.
+    Otherwise a test file with more columns could be read as pairs. `label` is
+    the name of the column of labels.
     """
     rows = read_rows(path, log, reading)
     training = _training_file(path, EXTENSIONS)
     if training in ("", path):
-        roles = infer_columns(rows, labelled=labelled)
+        roles = infer_columns(rows, labelled=labelled, label=label)
     else:
         # What is logged, and which rows are bad, is for its own reading.
-        roles = infer_columns(read_rows(training, lambda line: None, reading))
-    return text_examples(rows, roles, labelled)
+        of_training = read_rows(training, lambda line: None, reading)
+        roles = infer_columns(of_training, label=label)
+    return examples_of(rows, roles, labelled)
 
 
 def classification_task(reading: Reading = AS_BY_DEFAULT) -> Task:
     """Returns the task of files with `label` and one or two other columns."""
+    read_file = functools.partial(
+        _read_inferred, text_examples, LABEL_COLUMN, reading
+    )
     return Task(
         name="classification",
         kind=Classification(),
-        reader=SplitFiles(functools.partial(_read_inferred, reading)),
+        reader=SplitFiles(read_file),
         metrics=_CLASSIFICATION_METRICS,
     )
 
 
+def multi_label_task(reading: Reading = AS_BY_DEFAULT) -> Task:
+    """Returns the task of files with `labels` and one or two other columns."""
+    examples_of = functools.partial(
+        multi_label_examples, separator=reading.label_separator
+    )
+    read_file = functools.partial(
+        _read_inferred, examples_of, LABELS_COLUMN, reading
+    )
+    return Task(
+        name="multilabel",
+        kind=MultiLabelClassification(),
+        reader=SplitFiles(read_file),
+    )
+
+
+def entity_task(reading: Reading = AS_BY_DEFAULT) -> Task:
+    """Returns the task of JSON lines with `text` and a list of entities."""
+
+    def read_file(path: str, labelled: bool, log: Log) -> Sequence[Any]:
+        rows = read_rows(path, log, reading)
+        has_entities = labelled or not set(ENTITY_COLUMNS).isdisjoint(
+            rows.columns
+        )
+        roles = (
+            infer_entity_columns(rows)
+            if has_entities
+            else {"text": [TEXT_COLUMN], "entities": ENTITY_COLUMNS[:1]}
+        )
+        return entity_examples(rows, roles, labelled)
+
+    return Task(
+        name="entities",
+        kind=EntityClassification(),
+        reader=SplitFiles(read_file, _JSON_LINES),
+    )
+
+
 CLASSIFICATION = classification_task()
+MULTI_LABEL = multi_label_task()
+ENTITIES = entity_task()
+# Tasks of files whose columns have known names, of a Reading.
+OWN_TASKS: dict[str, Callable[[Reading], Task]] = {
+    CLASSIFICATION.name: classification_task,
+    MULTI_LABEL.name: multi_label_task,
+    ENTITIES.name: entity_task,
+}

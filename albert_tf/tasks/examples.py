@@ -23,11 +23,28 @@ class Example:
 
     def __post_init__(self) -> None:
         """Refuses a string, whose characters would be used as texts."""
-        if not isinstance(self.texts, tuple) or len(self.texts) not in (1, 2):
-            raise UserError(
-                f"An example's texts are {shown(self.texts)}; expected a "
-                "tuple of one or two strings."
-            )
+        _check_texts(self.texts)
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabelExample:
+    """A text or a pair of texts with any number of labels; None if unknown."""
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] | None
+    location: str = dataclasses.field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuses a string, whose characters would be used as texts."""
+        _check_texts(self.texts)
+
+
+def _check_texts(texts: tuple[str, ...]) -> None:
+    if not isinstance(texts, tuple) or len(texts) not in (1, 2):
+        raise UserError(
+            f"An example's texts are {shown(texts)}; expected a "
+            "tuple of one or two strings."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,11 +70,17 @@ class ChoiceExample:
 
 @dataclasses.dataclass(frozen=True)
 class WordsExample:
-    """A sentence as a list of words, and a tag for each; None if unknown."""
+    """A sentence as a list of words, and a tag for each; None if unknown.
+
+    `spans` are the first character of each word in `text`, and the one after
+    its last; empty where the words are all that is known.
+    """
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
     location: str = dataclasses.field(default="", compare=False)
+    text: str = ""
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,10 @@ _CHUNK = 1000
 _MIN_CHUNKS = 4
 
 # Settings that only predictions depend on.
-DECODING_SETTINGS = ("null_threshold", "n_best_size", "max_answer_length")
+DECODING_SETTINGS = (
+    *("null_threshold", "label_thresholds", "n_best_size"),
+    *("max_answer_length", "word_boundaries"),
+)
 
 _Value = TypeVar("_Value")
 _FIELDS = ("sequences", "scalars", "decoding")

@@ -15,7 +15,8 @@ class Features:
     sequences are concatenated.
 
     Attributes:
-        sequences: int32 `[tokens]` by name, `input_ids` among them.
+        sequences: int32 `[tokens]` by name, `input_ids` among them; weights
+            may be float32.
         offsets: int64 `[num_sequences + 1]`, where each sequence starts.
         scalars: `[rows]` by name: labels, positions.
         padding: values by name; 0 for the others.
@@ -79,7 +80,9 @@ class Features:
         }
         padded["input_mask"] = real
         return {
-            name: values.astype(np.int32).reshape(shape)
+            name: values.astype(
+                np.float32 if values.dtype.kind == "f" else np.int32
+            ).reshape(shape)
             for name, values in padded.items()
         } | {name: values[rows] for name, values in self.scalars.items()}
 

@@ -11,8 +11,7 @@ from albert_tf.config import (
     override,
 )
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.kinds.classification import Classification
-from albert_tf.tasks.kinds.regression import Regression
+from albert_tf.tasks.kinds.texts import TextKind
 
 # The width of the smallest model of the paper, and of released weights.
 PAPER_WIDTH = 768
@@ -66,7 +65,7 @@ def _fitting(task: Task, model: ModelConfig, read: Callable) -> Recipe:
         "attention_probs_dropout_prob": 0.1,
         "classifier_dropout_prob": 0.1,
     }
-    if isinstance(task.kind, Classification | Regression):
+    if isinstance(task.kind, TextKind):
         if task.kind.are_pairs(examples):
             settings["pooling"] = "pair_mean"
         else:

@@ -24,6 +24,7 @@ from albert_tf.text.in_graph_vocabularies import (
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
+from albert_tf.text.words import WORD_ALONE
 
 _SPACE_CODES = [
     code
@@ -155,9 +156,17 @@ class InGraphTokenizer(tf.Module):
         ended = parts.with_flat_values(tf.concat([ids, mask], 1))
         return ended.merge_dims(1, 2)[:, :-1]
 
-    def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the words `[batch, (words)]` between white space."""
-        return tf.strings.split(_spaced(self.decode(texts)))
+    def words(
+        self, texts: tf.Tensor, *, punctuation: bool = False
+    ) -> tf.RaggedTensor:
+        """Returns the words `[batch, (words)]` between white space.
+
+        With `punctuation` those of `words.finer_words`.
+        """
+        spaced = _spaced(self.decode(texts))
+        if punctuation:
+            spaced = tf.strings.regex_replace(spaced, WORD_ALONE, r" \0 ")
+        return tf.strings.split(spaced)
 
     def decode(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns each string `[batch]` truncated, as valid UTF-8."""

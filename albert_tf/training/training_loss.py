@@ -96,11 +96,12 @@ def head_loss(head: str) -> TrainingLoss:
     The evaluation of a task computes the other metrics.
     """
     row = HEADS[head]
+    has_classes = "logits" in row.outputs and not row.has_several_labels
     return TrainingLoss(
         LossTerm(
             title=head,
             loss="loss",
-            accuracy="accuracy" if "logits" in row.outputs else "",
+            accuracy="accuracy" if has_classes else "",
             head=head,
         )
     )

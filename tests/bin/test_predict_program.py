@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from albert_tf.config import FeatureConfig
 from albert_tf.interchange.model_directory import save_model_directory
 from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.prediction.modes import MODES
+from albert_tf.tasks.custom import custom_task
 
 FEATURES = FeatureConfig(
     max_seq_length=24, max_choice_length=9, max_query_length=9, doc_stride=5
@@ -119,6 +121,39 @@ def test_a_tab_is_as_in_the_models_task(
         for row in map(json.loads, lines)
     ]
     assert found == expected
+
+
+def test_any_number_of_labels(model_dir, predict, tmp_path):
+    directory = model_dir("multi_label", False)
+    table = ["labels,said", "sea,a b", ",c d", "air,the"]
+    _, lines = predict("classify", directory, table, name="in.csv")
+    rows = [json.loads(line) for line in lines]
+    assert [row["text"] for row in rows] == ["a b", "c d", "the"]
+    for row in rows:
+        values = row["probabilities"].items()
+        assert row["labels"] == [name for name, value in values if value > 0.5]
+    _, written = predict(
+        "classify", directory, table, name="in.csv", output="out.csv"
+    )
+    # What is written can be read as training data.
+    columns = ["text=text", "labels=labels"]
+    with open(tmp_path / "train.csv", "w") as file:
+        file.write("\n".join(written))
+    found = custom_task(columns).read(str(tmp_path), "train", str)
+    assert [e.labels for e in found] == [tuple(row["labels"]) for row in rows]
+
+
+def test_words_are_those_of_the_models_task(model_dir, predict, tmp_path):
+    directory = model_dir("token_classification")
+    _, (line,) = predict("tag", directory, ["Mia, Bo."])
+    assert json.loads(line)["words"] == ["Mia,", "Bo."]
+    own = tmp_path / "own"
+    shutil.copytree(directory, own)
+    record = json.loads((own / "task.json").read_text())
+    record["features"]["word_boundaries"] = "punctuation"
+    (own / "task.json").write_text(json.dumps(record))
+    _, (line,) = predict("tag", own, ["Mia, Bo."])
+    assert json.loads(line)["words"] == ["Mia", ",", "Bo", "."]
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])

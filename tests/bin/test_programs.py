@@ -244,7 +244,16 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
         ),
         (
             "baseline --task=RTE --data_dir=a --quoting=none",
-            "--quoting is for your own files .--task=classification or custom",
+            "--quoting is for your own files .--task=classification, "
+            "multilabel, entities or custom",
+        ),
+        (
+            "baseline --task=classification --data_dir=a --label_separator=;",
+            "--label_separator is for several labels; classification has one.",
+        ),
+        (
+            "baseline --task=multilabel --data_dir=a --label_separator=",
+            "--label_separator is empty.",
         ),
         (
             "baseline --task=custom --data_dir=a --quoting=csv "

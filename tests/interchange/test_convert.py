@@ -55,7 +55,7 @@ HEADS = (
 )
 HEADS_OF = {
     "google_tf1": (*HEADS, "answerable_span"),
-    "huggingface": (*HEADS, "token_classification"),
+    "huggingface": (*HEADS, "multi_label", "token_classification"),
 }
 
 

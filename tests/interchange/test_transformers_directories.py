@@ -26,6 +26,7 @@ from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForMaskedLM,
+    AlbertForMultiLabelClassification,
     AlbertForPretraining,
     AlbertModel,
 )
@@ -39,7 +40,9 @@ THEIRS = [
     if name in ("none", "pretraining")
     or HEADS[name].transformers_model != "AlbertModel"
 ]
-POOLED = ("none", "pretraining", "classification", "regression")
+POOLED = (
+    *("none", "pretraining", "classification", "multi_label", "regression"),
+)
 
 
 def section(directory):
@@ -182,10 +185,7 @@ def test_numbers_and_classes(saved_there, source, changes, labels):
             "regression",
             "problem_type=regression with 3 labels; only one number",
         ),
-        (
-            "multi_label_classification",
-            "problem_type='multi_label_.* is not on",
-        ),
+        ("ranking", "problem_type='ranking' is not one of "),
     ],
 )
 def test_problems_that_no_head_has(saved_there, problem, message):
@@ -194,6 +194,17 @@ def test_problems_that_no_head_has(saved_there, problem, message):
     with pytest.raises(UserError, match=message) as raised:
         load_model_directory(directory)
     assert "\n" not in str(raised.value)
+
+
+def test_a_problem_type_decides_between_one_label_and_several(saved_there):
+    directory, model = saved_there("classification", "multi_label")
+    again = AlbertForMultiLabelClassification.from_pretrained(directory)
+    assert again.labels == model.labels
+    assert_same(outputs(again), outputs(model))
+    path = pathlib.Path(directory, "config.json")
+    values = json.loads(path.read_text())
+    assert values["architectures"] == ["AlbertForSequenceClassification"]
+    assert values["problem_type"] == "multi_label_classification"
 
 
 # --- Other architectures --------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from pretraining_runs import PowerCut, contents, cut_power, lines_of
 from safetensors.numpy import load_file
-from training_fixtures import write_task
+from training_fixtures import NO_DROPOUT, write_task
 
 from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import FinetuneConfig, RuntimeConfig, UserError, override
@@ -378,6 +378,38 @@ def test_a_run_with_adapters_resumes_to_the_same_bytes(
     ):
         expected = (adapted[0] / name).read_bytes()
         assert (cut / name).read_bytes() == expected, name
+
+
+@pytest.mark.slow
+def test_classes_weigh_in_training_alone(data_dir, pretrained, tmp_path):
+    lines = []
+
+    def losses(name, **settings):
+        run_dir = tmp_path / name
+        evaluation = run(
+            data_dir,
+            pretrained,
+            run_dir,
+            model_changes=NO_DROPOUT,
+            num_train_steps=1,
+            learning_rate=0.0,
+            log_steps=1,
+            log=lines.append,
+            **settings,
+        )
+        (line,) = lines_of(run_dir, "train")
+        return line["loss"], evaluation["loss"]
+
+    plain, of_sea, of_land = (
+        losses(f"run-{number}", class_weights=weights)
+        for number, weights in enumerate(["", "sea:1e6", "land:1e6"])
+    )
+    assert "Class weights: land 1, sea 1e+06." in lines
+    written = recorded(tmp_path / "run-1")
+    assert written["config"]["finetuning"]["class_weights"] == "sea:1e6"
+    # The mean over all is between those over one of the classes.
+    assert min(of_sea[0], of_land[0]) < plain[0] < max(of_sea[0], of_land[0])
+    assert of_sea[1] == of_land[1] == plain[1]
 
 
 @pytest.mark.slow

@@ -59,20 +59,20 @@ def evaluated(model, *data, batch_size=4, **options):
     )
 
 
-def metric_of(output):
+def metric_of(output, name):
     """Returns a metric for an output: its name, itself, and in NumPy."""
     if output == "predictions":
         return "mae", "mae", lambda p, y: np.abs(p - y)
-    if output == "unanswerable_logits":
+    if output == "unanswerable_logits" or "MultiLabel" in name:
         metric = keras.metrics.BinaryAccuracy(name="hits", threshold=0.0)
         return "hits", metric, lambda p, y: (p > 0) == y
     return "accuracy", "accuracy", lambda p, y: p.argmax(-1) == y
 
 
-def keras_loss(output):
+def keras_loss(output, name):
     if output == "predictions":
         return "mse"
-    if output == "unanswerable_logits":
+    if output == "unanswerable_logits" or "MultiLabel" in name:
         return keras.losses.BinaryCrossentropy(from_logits=True)
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -89,12 +89,14 @@ def reported(name, expected):
 @pytest.mark.parametrize("name", LABELLED)
 def test_heads_losses_and_metrics(name):
     inputs, labels = parted(name)
-    metrics = {output: [metric_of(output)[1]] for output in LABELLED[name]}
+    metrics = {
+        output: [metric_of(output, name)[1]] for output in LABELLED[name]
+    }
     model = compiled(name, metrics=metrics)
     outputs = {n: np.asarray(v) for n, v in model(inputs | labels).items()}
     expected = {}
     for output, y in labels.items():
-        key, _, values = metric_of(output)
+        key, _, values = metric_of(output, name)
         expected[output] = key, values(outputs[output], y).mean()
     expected = reported(name, expected)
     expected["loss"] = sum(
@@ -115,8 +117,8 @@ def test_losses_of_the_users_own_with_weights(name):
     """A mean over the labels, as Keras weighs: not over the weights."""
     inputs, labels = parted(name)
     weights = np.float32([0, 1, 0.5, 2, 1, 0])
-    loss = {output: keras_loss(output) for output in labels}
-    weighted = {output: [metric_of(output)[1]] for output in labels}
+    loss = {output: keras_loss(output, name) for output in labels}
+    weighted = {output: [metric_of(output, name)[1]] for output in labels}
     y = labels
     if name in ONE_LABEL:
         (loss,), (y,) = loss.values(), labels.values()
@@ -125,7 +127,7 @@ def test_losses_of_the_users_own_with_weights(name):
     outputs |= {n: np.asarray(v) for n, v in model(inputs | labels).items()}
     parts, expected = {}, {}
     for output, label in labels.items():
-        key, _, values = metric_of(output)
+        key, _, values = metric_of(output, name)
         values = values(outputs[output], label).astype(float)
         found = losses(output, outputs[output], label)
         by_row = weights.reshape([ROWS] + [1] * (found.ndim - 1))
@@ -237,8 +239,8 @@ def test_a_compiled_model_is_saved_with_its_losses_and_metrics(tmp_path):
     model = compiled(
         name,
         optimizer=Lamb(0.01, bias_correction=True),
-        loss={output: keras_loss(output) for output in labels},
-        metrics={output: [metric_of(output)[1]] for output in labels},
+        loss={output: keras_loss(output, name) for output in labels},
+        metrics={output: [metric_of(output, name)[1]] for output in labels},
     )
     model.fit(inputs, labels, verbose=0)
     model.save(tmp_path / "model.keras")
@@ -536,7 +538,7 @@ def test_weights_that_cannot_be_used(classified, run):
 
 def test_weights_of_a_loss_of_the_users_own_are_checked():
     inputs, labels = parted(NAME)
-    model = compiled(NAME, loss=keras_loss("logits"))
+    model = compiled(NAME, loss=keras_loss("logits", NAME))
     data = dataset(inputs, labels["logits"], -WEIGHTS)
     with pytest.raises(UserError, match="sample_weight must be finite"):
         model.evaluate(data, verbose=0)

@@ -78,6 +78,8 @@ def batch_of(name, batch=3, length=7, seed=1):
     }
     if name == "AlbertForRegression":
         labels["label_ids"] = rng.normal(size=batch).astype("float32")
+    if name == "AlbertForMultiLabelClassification":
+        labels["label_ids"] = rng.integers(0, 2, (batch, LABELS))
     if name == "AlbertForTokenClassification":
         labels["label_ids"] = rng.integers(0, LABELS, (batch, length))
     if name == "AlbertForAnswerableQuestions":
@@ -197,6 +199,7 @@ ORACLES = {
     "masked_lm": NumpyAlbert.masked_lm,
     "sentence_order": NumpyAlbert.sentence_order,
     "classification": classifier("classification", "pooled_output"),
+    "multi_label": classifier("multi_label", "pooled_output"),
     "regression": regression,
     "multiple_choice": multiple_choice,
     "token_classification": classifier(
@@ -236,7 +239,7 @@ def losses(output, predicted, labels):
     predicted = np.asarray(predicted, float)
     if output == "predictions":
         return np.square(predicted - labels)
-    if output == "unanswerable_logits":
+    if output == "unanswerable_logits" or predicted.shape == labels.shape:
         return np.logaddexp(0, predicted) - predicted * labels
     return cross_entropy(predicted, labels)
 

@@ -89,6 +89,12 @@ COUNTERPARTS = (
         NUM_LABELS,
     ),
     Counterpart(
+        "AlbertForMultiLabelClassification",
+        "AlbertForSequenceClassification",
+        {"logits": "logits"},
+        NUM_LABELS,
+    ),
+    Counterpart(
         "AlbertForRegression",
         "AlbertForSequenceClassification",
         {"predictions": "logits"},
@@ -197,10 +203,10 @@ def their_model(counterpart, config, activation, seed):
         if name not in ("sharing", "pooling", "always_project_embeddings")
     }
     values["hidden_act"] = activation
-    if counterpart.ours in ("AlbertForClassification", "AlbertForRegression"):
+    if counterpart.num_labels or counterpart.ours == "AlbertForRegression":
         values["num_labels"] = counterpart.num_labels or 1
-    if counterpart.ours == "AlbertForTokenClassification":
-        values["num_labels"] = counterpart.num_labels
+    if counterpart.ours == "AlbertForMultiLabelClassification":
+        values["problem_type"] = "multi_label_classification"
     model = getattr(transformers, counterpart.theirs)(
         transformers.AlbertConfig(**values)
     )
@@ -268,6 +274,8 @@ def random_labels(counterpart, config, rng, weights):
     }
     if counterpart.ours == "AlbertForMultipleChoice":
         labels["label_ids"] = rng.integers(0, CHOICES, BATCH)
+    elif counterpart.ours == "AlbertForMultiLabelClassification":
+        labels["label_ids"] = rng.integers(0, 2, (BATCH, NUM_LABELS))
     elif counterpart.ours == "AlbertForRegression":
         labels["label_ids"] = rng.normal(size=BATCH).astype("float32")
     elif counterpart.ours == "AlbertForTokenClassification":
@@ -301,6 +309,8 @@ def their_labels(counterpart, features):
         labels["labels"] = np.where(
             features["label_weights"], features["label_ids"], -100
         )
+    elif counterpart.ours == "AlbertForMultiLabelClassification":
+        labels["labels"] = labels["labels"].astype("float32")
     return labels
 
 

@@ -1,5 +1,6 @@
 """Users' own tasks: from --columns to examples."""
 
+import re
 import shlex
 
 import pytest
@@ -12,8 +13,14 @@ from albert_tf.tasks.custom import (
     classification_task,
     columns_flag,
     custom_task,
+    multi_label_task,
 )
-from albert_tf.tasks.examples import ChoiceExample, Example, WordsExample
+from albert_tf.tasks.examples import (
+    ChoiceExample,
+    Example,
+    MultiLabelExample,
+    WordsExample,
+)
 from albert_tf.tasks.formats.columns import Reading
 
 
@@ -27,6 +34,29 @@ from albert_tf.tasks.formats.columns import Reading
             "classification",
             ["accuracy", "macro_f1"],
             [1, 0],
+        ),
+        (
+            ["text=a", "labels=topics"],
+            "topics\ta\nsea, ship ,sea\tthe\n\tof\nsea\tand\n",
+            [
+                MultiLabelExample(("the",), ("sea", "ship")),
+                MultiLabelExample(("of",), ()),
+                MultiLabelExample(("and",), ("sea",)),
+            ],
+            "multi_label",
+            [],
+            [[1, 1], [0, 0], [1, 0]],
+        ),
+        (
+            ["text=a", "text=b", "label=ship", "label=sea"],
+            "sea\ta\tb\tship\n1\tthe\tof\t0\nFalse\tof\tto\t1.0\n",
+            [
+                MultiLabelExample(("the", "of"), ("sea",)),
+                MultiLabelExample(("of", "to"), ("ship",)),
+            ],
+            "multi_label",
+            [],
+            [[0, 1], [1, 0]],
         ),
         (
             ["text=b", "text=a", "number=how alike"],
@@ -69,7 +99,8 @@ def test_files_of_a_form(
     found = task.read(str(tmp_path), "train")
     assert found == examples
     assert (task.kind.head, list(task.metrics)) == (head, metrics)
-    ids = task.kind.label_ids(found, task.kind.labels(found))
+    labels = task.labels or task.kind.labels(found)
+    ids = task.kind.label_ids(found, labels)
     assert ids.tolist() == label_ids
 
 
@@ -102,6 +133,13 @@ def test_the_file_of_a_split(write, tmp_path):
             {"label": 1},
         ),
         (["word=0", "tag=1"], "x\n", "x\tO\n", {"tags": ("O",)}),
+        (["text=a", "labels=b"], "a\nx\n", "a\tb\nx\t\n", {"labels": ()}),
+        (
+            ["text=a", "label=b", "label=c"],
+            "a\nx\n",
+            "a\tb\tc\nx\t0\t1\n",
+            {"labels": ("c",)},
+        ),
     ],
 )
 def test_labels_of_test_files_are_optional(
@@ -151,7 +189,8 @@ def test_columns_from_the_last_are_those_of_training(
         (
             "text=a",
             "^--columns=text=a makes no task: allowed are text and label "
-            "\\(classification\\); .* a question or none.$",
+            "\\(classification\\); .* a question or none; label several times "
+            "for columns of 0 and 1 that are named like their labels.$",
         ),
         ("text=a,text=b,text=c,label=d", "makes no task"),
         ("context=a,question=b,label=d", "makes no task"),
@@ -232,3 +271,53 @@ def test_without_columns_they_are_those_of_training(write, tmp_path):
     message = r"test\.tsv:1: expected the column 'a', got id, said"
     with pytest.raises(UserError, match=message):
         CLASSIFICATION.read(str(tmp_path), "test")
+
+
+@pytest.mark.parametrize(
+    ("cell", "labels"),
+    [
+        ('"b;a ; b"', ("b", "a")),
+        ('""', ()),
+        ("[]", ()),
+        ('["a; b", 7]', ("a; b", "7")),
+    ],
+)
+def test_labels_in_json_lines(write, tmp_path, cell, labels):
+    write("train.jsonl", f'{{"labels": {cell}, "x": "y"}}\n')
+    task = multi_label_task(Reading(label_separator=";"))
+    (example,) = task.read(str(tmp_path), "train")
+    assert example == MultiLabelExample(("y",), labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "labels=b",
+            "a,,b",
+            "train.tsv:2: expected labels with ',' between them, or nothing, "
+            "as 'b', got \"a,,b\".",
+        ),
+        (
+            "label=b,label=a",
+            "2",
+            "train.tsv:2: expected 0 or 1 as 'b', got \"2\"",
+        ),
+        (
+            "label=b,label=a",
+            "",
+            "train.tsv:2: expected 0 or 1 as 'b', got \"\"",
+        ),
+    ],
+)
+def test_bad_labels_are_named(write, tmp_path, name, content, message):
+    write("train.tsv", f"t\tb\ta\nx\t{content}\t0\n")
+    task = custom_task(["text=t", *name.split(",")])
+    with pytest.raises(UserError, match=re.escape(message)):
+        task.read(str(tmp_path), "train", str)
+    skipping = custom_task(
+        ["text=t", *name.split(",")], Reading(skip_bad_rows=True)
+    )
+    write("train.tsv", f"t\tb\ta\nx\t{content}\t0\ny\t1\t0\n")
+    (example,) = skipping.read(str(tmp_path), "train", str)
+    assert example.texts == ("y",)

@@ -11,7 +11,7 @@ from albert_tf.config import (
     to_dict,
 )
 from albert_tf.tasks.catalog import TASKS
-from albert_tf.tasks.examples import Example
+from albert_tf.tasks.examples import Example, MultiLabelExample
 from albert_tf.tasks.recipes import (
     FEW_EXAMPLES,
     PAPER_WIDTH,
@@ -134,3 +134,10 @@ def test_given_changes_of_the_model_stay():
 def test_a_recorded_configuration_is_given_as_a_whole():
     recorded = from_dict(FinetuneConfig, to_dict(FinetuneConfig()), "a file")
     assert with_recipe(recorded, {}, recipe("v1"))[0] == FinetuneConfig()
+
+
+def test_several_labels_are_as_one():
+    several = MultiLabelExample(("One.",), ("yes", "no"))
+    found = recipe("auto", "multilabel", example=several).settings
+    expected = recipe("auto", "classification", example=TEXT).settings
+    assert found == expected

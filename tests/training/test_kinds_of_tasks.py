@@ -21,6 +21,7 @@ from albert_tf.rundir.run_results import read_comparison
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
 from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.formats.columns import Reading
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.prediction_files import prediction_files
 from albert_tf.tasks.scoring import score
@@ -45,6 +46,17 @@ def pairs(rng, path):
         label = "wet" if number % 2 else "dry"
         rows.append([" ".join(words(rng, 2)), " ".join(second), label])
     write_table(path.with_suffix(".tsv"), ["a", "b", "verdict"], rows)
+
+
+def several(rng, path):
+    """Labels for words of the sea, and of the land."""
+    rows = []
+    for number in range(60):
+        parts = {"wet": words(rng, 2, SEA), "dry": words(rng, 2)}
+        names = [n for bit, n in enumerate(parts) if number >> bit & 1]
+        text = ["the", *(word for n in names for word in parts[n])]
+        rows.append([" ".join(rng.permutation(text)), "|".join(names)])
+    write_table(path.with_suffix(".tsv"), ["text", "labels"], rows)
 
 
 def numbers(rng, path):
@@ -105,6 +117,7 @@ def doubtful_questions(rng, path):
 CHOICES = "context=context,choice=a,choice=b,choice=c,label=right"
 KINDS = {
     "pairs": (pairs, "text=a,text=b,label=verdict", "accuracy", 0.95),
+    "several": (several, "text=text,labels=labels", "micro_f1", 0.9),
     "numbers": (numbers, "text=text,number=wetness", "pearson", 0.9),
     "choices": (choices, CHOICES, "accuracy", 0.95),
     "tags": (tags, "word=0,tag=-1", "f1", 0.6),
@@ -121,7 +134,8 @@ def finished(request, tmp_path_factory, pretrained):
     rng = np.random.default_rng(3)
     for split in ("train", "dev"):
         write(rng, root / split)
-    task = TASKS[name] if name in TASKS else custom_task(name.split(","))
+    reading = Reading(label_separator="|")
+    task = TASKS.get(name) or custom_task(name.split(","), reading)
     config = override(
         FinetuneConfig(),
         {
@@ -155,8 +169,11 @@ def test_it_learns_and_its_model_answers_alike(finished, tmp_path):
     task, root, evaluation, (metric, least) = finished
     assert evaluation[metric] >= least
     _, verdict = read_comparison(os.path.join(root, "run"))
-    compared = f"{metric.removeprefix('best_')} "
-    assert [line for line in verdict if line.startswith(compared)]
+    labels = list(task.labels)
+    compared = metric.removeprefix("best_")
+    if task.kind.head == "multi_label":
+        compared = task.kind.metric_names({}, labels)[0]
+    assert [line for line in verdict if line.startswith(f"{compared} ")]
     model = os.path.join(root, "run", "model")
     alone = evaluate_task([model], task, root, split="dev", batch_size=5)
     expected = dict(evaluation)
@@ -167,6 +184,13 @@ def test_it_learns_and_its_model_answers_alike(finished, tmp_path):
         assert record.null_threshold == expected["best_f1_thresh"]
         assert alone.metrics["f1"] == pytest.approx(expected["best_f1"])
         expected = {name: expected[name] for name in ("best_f1",)}
+    if "threshold" in expected:
+        assert alone.metrics["micro_f1"] == pytest.approx(
+            expected["best_micro_f1"]
+        )
+        expected = {
+            name: value for name, value in expected.items() if "average" in name
+        }
     for name, value in expected.items():
         assert alone.metrics[name] == pytest.approx(value, rel=1e-4), name
 

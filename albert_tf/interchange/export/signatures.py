@@ -14,6 +14,7 @@ from albert_tf.interchange.export.length_groups import by_length
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import Head
 from albert_tf.modeling.heads.pooling import mean_of_tokens
+from albert_tf.tasks.kinds.multi_label import thresholds
 from albert_tf.text.in_graph import InGraphTokenizer
 
 Tensors = dict[str, tf.Tensor]
@@ -191,8 +192,15 @@ class SignatureGraph:
             one_width=one_width,
         )
         if head.takes_labels() and "probabilities" in outputs:
-            best = tf.argmax(outputs["probabilities"], axis=-1)
-            outputs["label"] = tf.gather(tf.constant(self.loaded.labels), best)
+            names = tf.constant(self.loaded.labels)
+            probabilities = outputs["probabilities"]
+            if head.has_several_labels:
+                limits = thresholds(self.config, len(self.loaded.labels or []))
+                above = probabilities > tf.constant(limits, tf.float32)
+                outputs["labels"] = tf.where(above, names, "")
+            else:
+                best = tf.argmax(probabilities, axis=-1)
+                outputs["label"] = tf.gather(names, best)
         return outputs
 
     def _outputs(self, head: Head, features: Tensors) -> Tensors:

@@ -147,10 +147,12 @@ class TextSignatures(SignatureGraph):
     def words(self, head: Head) -> dict[str, Signature]:
         """Returns the signature for words, read at their first sub-tokens."""
         unknown = self.loaded.tokenizer.unk_id
+        finer = self.config.word_boundaries == "punctuation"
+        ends = ", punctuation and symbols" if finer else ""
         room = self.config.max_seq_length - 2
 
         def call(text: tf.Tensor) -> Tensors:
-            words = self.tokenizer.words(text)
+            words = self.tokenizer.words(text, punctuation=finer)
             ids = self.tokenizer.encode(words.flat_values)
             ids = word_rows.without_empty_words(ids, unknown)[:, :room]
             places = word_rows.packed(
@@ -171,7 +173,7 @@ class TextSignatures(SignatureGraph):
 
         return {
             "words": Signature(
-                "A label for every word between white space.",
+                f"A label for every word between white space{ends}.",
                 (strings("text"),),
                 call,
                 {"words": "those that the labels belong to"},

@@ -5,6 +5,7 @@ from albert_tf.modeling.heads.base import Head as Head
 from albert_tf.modeling.heads.base import LabelledOutput as LabelledOutput
 from albert_tf.modeling.heads.classification import (
     ClassificationHead,
+    MultiLabelHead,
     MultipleChoiceHead,
     RegressionHead,
     TokenClassificationHead,
@@ -19,6 +20,7 @@ HEADS: dict[str, type[Head]] = {
         MaskedLMHead,
         SentenceOrderHead,
         ClassificationHead,
+        MultiLabelHead,
         RegressionHead,
         MultipleChoiceHead,
         TokenClassificationHead,

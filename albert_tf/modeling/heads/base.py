@@ -74,6 +74,7 @@ class Head(ConfiguredLayer):
         has_sequence_outputs: whether outputs are `[batch, seq, ...]`.
         reads_choices: whether the encoder's inputs are `[batch, choices,
             seq]`.
+        has_several_labels: whether a text has any number of the labels.
         meanings: of the outputs of an exported model, for its README.
     """
 
@@ -92,6 +93,7 @@ class Head(ConfiguredLayer):
     options: tuple[str, ...] = ()
     has_sequence_outputs: bool = False
     reads_choices: bool = False
+    has_several_labels: bool = False
     meanings: Mapping[str, str] = {
         "probabilities": "of the classes, choices or pieces; their sum is 1",
         "label": "the likeliest class",

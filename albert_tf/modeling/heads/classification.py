@@ -10,7 +10,10 @@ from albert_tf.config import require
 from albert_tf.modeling.heads.base import DenseHead, LabelledOutput, Tensors
 from albert_tf.modeling.heads.pooling import TEXT_VECTOR
 from albert_tf.modeling.layers import serializable
-from albert_tf.modeling.losses import weighted_squared_error
+from albert_tf.modeling.losses import (
+    weighted_binary_cross_entropy,
+    weighted_squared_error,
+)
 
 _CLASS = LabelledOutput(
     "logits", "label_ids", num_classes=lambda head, shape: head.num_labels
@@ -28,6 +31,38 @@ class ClassificationHead(DenseHead):
     problem_type = "single_label_classification"
     labelled_outputs = (_CLASS,)
     options = ("num_labels",)
+
+
+@serializable
+class MultiLabelHead(DenseHead):
+    """Any number of labels for a text: `logits` `[batch, labels]`.
+
+    `label_ids` are 0 or 1, `label_weights` the weights of each; both are
+    `[batch, labels]`.
+    """
+
+    head_name = "multi_label"
+    model_name = "AlbertForMultiLabelClassification"
+    transformers_model = "AlbertForSequenceClassification"
+    reads = TEXT_VECTOR
+    problem_type = "multi_label_classification"
+    # google-research/albert has no such task.
+    weight_names = (("classifier", None, "classifier"),)
+    labelled_outputs = (
+        LabelledOutput("logits", "label_ids", weighted_binary_cross_entropy),
+    )
+    label_weights = "label_weights"
+    options = ("num_labels",)
+    has_several_labels = True
+    meanings: Mapping[str, str] = {
+        "probabilities": "of each label by itself",
+        "labels": 'those of the text, each in its place; "" for the others',
+    }
+
+    @classmethod
+    def exported_outputs(cls, outputs: Tensors) -> Tensors:
+        """Returns `probabilities` `[batch, labels]`."""
+        return {"probabilities": ops.sigmoid(outputs["logits"])}
 
 
 @serializable

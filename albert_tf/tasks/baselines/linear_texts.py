@@ -1,13 +1,13 @@
 """Single texts and pairs: a linear model on TF-IDF of words and word pairs."""
 
+import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert_tf.config import require
-from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.base import Kind
 
 # Of all classes: 160 MB.
@@ -18,14 +18,39 @@ _PARTS_OF_PAIRS = 4
 
 def predicted_classes(
     kind: Kind,
-    train: Sequence[Example],
-    held_out: Sequence[Example],
+    train: Sequence[Any],
+    held_out: Sequence[Any],
     labels: Sequence[str],
 ) -> np.ndarray:
     """Returns the label ids, `[examples]`.
 
     By logistic regression, one class against all others.
     """
+    ids = kind.label_ids(train, labels)
+    model, features = _fitted(_one_versus_rest(), train, ids, labels)
+    return model.predict(features(held_out))
+
+
+def label_probabilities(
+    kind: Kind,
+    train: Sequence[Any],
+    held_out: Sequence[Any],
+    labels: Sequence[str],
+) -> np.ndarray:
+    """Returns the probability of each label by itself, `[examples, labels]`.
+
+    By logistic regression; that of a label which every or no training example
+    has is 1 or 0.
+    """
+    ids = kind.label_ids(train, labels)
+    if len(labels) == 1:
+        # For scikit-learn a single column are two classes.
+        ids = np.concatenate([ids, 1 - ids], axis=1)
+    model, features = _fitted(_one_versus_rest(), train, ids, labels)
+    return model.predict_proba(features(held_out))[:, : len(labels)]
+
+
+def _one_versus_rest() -> Any:
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
 
@@ -34,29 +59,30 @@ def predicted_classes(
     of_class = LogisticRegression(
         C=10.0, solver="liblinear", dual=True, max_iter=100, random_state=0
     )
-    model = OneVsRestClassifier(of_class)
-    return _predicted(model, kind, train, held_out, labels)
+    return OneVsRestClassifier(of_class)
 
 
 def predicted_numbers(
     kind: Kind,
-    train: Sequence[Example],
-    held_out: Sequence[Example],
+    train: Sequence[Any],
+    held_out: Sequence[Any],
     labels: Sequence[str],
 ) -> np.ndarray:
     """Returns the numbers by ridge regression, `[examples]`."""
     from sklearn.linear_model import Ridge
 
-    return _predicted(Ridge(alpha=1.0), kind, train, held_out, labels)
+    numbers = kind.label_ids(train, labels)
+    model, features = _fitted(Ridge(alpha=1.0), train, numbers, labels)
+    return model.predict(features(held_out))
 
 
-def _predicted(
+def _fitted(
     model: Any,
-    kind: Kind,
-    train: Sequence[Example],
-    held_out: Sequence[Example],
+    train: Sequence[Any],
+    targets: np.ndarray,
     labels: Sequence[str],
-) -> np.ndarray:
+) -> tuple[Any, Callable[[Sequence[Any]], Any]]:
+    """Returns the model, fitted, and a function of examples: its features."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -73,14 +99,17 @@ def _predicted(
         max_features=max(_MAX_PARAMETERS // parts, 1000),
     )
     vectorizer.fit(texts)
+    features = functools.partial(_features, vectorizer)
     with warnings.catch_warnings():
         # A number of iterations that takes seconds is enough.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(_features(vectorizer, train), kind.label_ids(train, labels))
-    return model.predict(_features(vectorizer, held_out))
+        # A label that every training example has, or none.
+        warnings.filterwarnings("ignore", "Label .* is present in all")
+        model.fit(features(train), targets)
+    return model, features
 
 
-def _features(vectorizer: Any, examples: Sequence[Example]) -> Any:
+def _features(vectorizer: Any, examples: Sequence[Any]) -> Any:
     """Returns a sparse matrix `[examples, features]`.
 
     A pair is the features of both texts, their products, their differences

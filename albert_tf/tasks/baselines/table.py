@@ -18,6 +18,7 @@ from albert_tf.tasks.examples import ChoiceExample, Log, WordsExample
 from albert_tf.tasks.feature_building import cached, examples_digest
 from albert_tf.tasks.kinds.base import Kind, ScoredExamples
 from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import Spans
 from albert_tf.tasks.kinds.regression import Regression
@@ -55,6 +56,12 @@ def _of_classes(
     return list(np.eye(len(labels))[ids])
 
 
+def _of_labels(
+    examples: Sequence[Any], probabilities: np.ndarray, labels: Sequence[str]
+) -> list:
+    return list(probabilities)
+
+
 def _of_numbers(
     examples: Sequence[Any], numbers: np.ndarray, labels: Sequence[str]
 ) -> list:
@@ -82,6 +89,13 @@ BASELINES: dict[type[Kind], Baseline] = {
         "TF-IDF with a linear model",
         linear_texts.predicted_classes,
         _of_classes,
+        max_examples=100_000,
+    ),
+    MultiLabelClassification: Baseline(
+        "tfidf_",
+        "TF-IDF with a linear model of each label",
+        linear_texts.label_probabilities,
+        _of_labels,
         max_examples=100_000,
     ),
     Regression: Baseline(

@@ -9,7 +9,13 @@ from typing import Any, TypeVar
 
 from albert_tf.config import require, shown
 from albert_tf.tasks.bad_rows import BadRows, RowError
-from albert_tf.tasks.examples import ChoiceExample, Example, Log, listed
+from albert_tf.tasks.examples import (
+    ChoiceExample,
+    Example,
+    Log,
+    MultiLabelExample,
+    listed,
+)
 from albert_tf.tasks.formats.json_values import parse_line, shown_json
 from albert_tf.tasks.formats.race import LETTERS, question_with_option
 from albert_tf.tasks.formats.tables import (
@@ -21,7 +27,7 @@ from albert_tf.tasks.formats.tables import (
 )
 from albert_tf.tasks.kinds.regression import number_of
 
-LABEL_COLUMN = "label"
+LABEL_COLUMN, LABELS_COLUMN = "label", "labels"
 # Names of columns by their roles.
 Roles = Mapping[str, Sequence[str]]
 Made = TypeVar("Made")
@@ -32,6 +38,9 @@ _ADVICE = (
     "the first line of a table names its columns, and a line of JSON is an "
     "object."
 )
+# Values of a column that says whether a text has a label.
+_TRUTH = {"1": True, "1.0": True, "true": True}
+_TRUTH |= {"0": False, "0.0": False, "false": False}
 # The index of a data frame, as pandas writes it and as it reads that again.
 _UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
 
@@ -44,10 +53,12 @@ class Reading:
         quoting: of tables, a name of tables.QUOTING.
         skip_bad_rows: whether rows that cannot be used are skipped and
             counted; else they are an error.
+        label_separator: between several labels in one text.
     """
 
     quoting: str = "csv"
     skip_bad_rows: bool = False
+    label_separator: str = ","
 
 
 AS_BY_DEFAULT = Reading()
@@ -97,6 +108,35 @@ class Record:
         if not label:
             raise RowError(self.location, "the label is empty")
         return label
+
+    def labels(self, name: str, separator: str) -> tuple[str, ...]:
+        """Returns the labels in a column, each once: a list, or one text.
+
+        An empty text, or list, has none.
+        """
+        found = self.texts(name)
+        if isinstance(found, str):
+            found = tuple(found.split(separator)) if found.strip() else ()
+        labels = [label.strip() for label in found]
+        if not all(labels):
+            raise RowError(
+                self.location,
+                f"expected labels with {separator!r} between them, or nothing, "
+                f"as {shown(name)}",
+                f", got {shown_json(self.values[name])}",
+            )
+        return tuple(dict.fromkeys(labels))
+
+    def truth(self, name: str) -> bool:
+        """Returns whether a column has 1 or true, in place of 0 or false."""
+        found = self.text(name).strip().lower()
+        if found not in _TRUTH:
+            raise RowError(
+                self.location,
+                f"expected 0 or 1 as {shown(name)}",
+                f", got {shown_json(self.values[name])}",
+            )
+        return _TRUTH[found]
 
     def number(self, name: str) -> str:
         """Returns the number in a column, as it is written."""
@@ -221,8 +261,8 @@ def text_examples(rows: Rows, roles: Roles, labelled: bool) -> list[Example]:
     bad rows (`Rows.settled`): what is no text, no number or an empty label.
     """
     read_label = Record.label if "label" in roles else Record.number
-    (label,) = roles.get("label") or roles["number"]
-    has_label = _has_label(rows, roles, label, labelled)
+    (label,) = columns = roles.get("label") or roles["number"]
+    has_label = have_labels(rows, roles, columns, labelled)
 
     def example(record: Record) -> Example:
         return Example(
@@ -234,8 +274,38 @@ def text_examples(rows: Rows, roles: Roles, labelled: bool) -> list[Example]:
     return rows.settled(rows.apply(example))
 
 
-def infer_columns(rows: Rows, *, labelled: bool = True) -> Roles:
-    """Returns the columns of a file: one or two of texts, and `label`.
+def multi_label_examples(
+    rows: Rows, roles: Roles, labelled: bool, separator: str
+) -> list[MultiLabelExample]:
+    """Returns the examples of a file: a text or a pair, and its labels.
+
+    `roles` are columns as `text`, and one as `labels`, with any number of them
+    (`Record.labels`), or several as `label`: each named like the label that a
+    text has where it is 1. `labelled` requires the latter. Raises UserError as
+    `text_examples` does.
+    """
+    columns = roles.get("labels") or roles["label"]
+    is_labelled = have_labels(rows, roles, columns, labelled)
+
+    def labels(record: Record) -> tuple[str, ...]:
+        if "labels" in roles:
+            return record.labels(columns[0], separator)
+        return tuple(name for name in columns if record.truth(name))
+
+    def example(record: Record) -> MultiLabelExample:
+        return MultiLabelExample(
+            tuple(record.text(name) for name in roles["text"]),
+            labels(record) if is_labelled else None,
+            record.location,
+        )
+
+    return rows.settled(rows.apply(example))
+
+
+def infer_columns(
+    rows: Rows, *, labelled: bool = True, label: str = LABEL_COLUMN
+) -> Roles:
+    """Returns the columns of a file: one or two of texts, and that of labels.
 
     Columns without a name, an index, are ignored. Logs a line on them, and on
     a pair. Lines of JSON that differ from most in their columns are bad rows.
@@ -247,11 +317,11 @@ def infer_columns(rows: Rows, *, labelled: bool = True) -> Roles:
         r.values.keys() for r in rows.records if r.values.keys() == most
     )
     index = [name for name in names if _UNNAMED.fullmatch(name)]
-    texts = [n for n in names if n != LABEL_COLUMN and n not in index]
+    texts = [n for n in names if n != label and n not in index]
     require(
-        (LABEL_COLUMN in names or not labelled) and len(texts) in (1, 2),
+        (label in names or not labelled) and len(texts) in (1, 2),
         f"{rows.head}: expected one or two columns of texts and "
-        f"{LABEL_COLUMN!r}, got {listed(names, 12)}; name the columns with "
+        f"{label!r}, got {listed(names, 12)}; name the columns with "
         "--columns.",
     )
 
@@ -274,7 +344,7 @@ def infer_columns(rows: Rows, *, labelled: bool = True) -> Roles:
             f"{rows.head}: {listed(texts, 12)} are read as pairs; --columns "
             "names others."
         )
-    return {"text": texts, "label": [LABEL_COLUMN]}
+    return {"text": texts, label: [label]}
 
 
 def choice_examples(
@@ -298,7 +368,7 @@ def choice_examples(
     (context,), of_choices, (label,) = (
         roles[role] for role in ("context", "choice", "label")
     )
-    has_label = _has_label(rows, roles, label, labelled)
+    has_label = have_labels(rows, roles, [label], labelled)
 
     def with_choices(record: Record) -> tuple[Record, list[str]]:
         choices: list[str] = []
@@ -364,17 +434,18 @@ def _choice_number(
     return ids[label]
 
 
-def _has_label(rows: Rows, roles: Roles, label: str, labelled: bool) -> bool:
-    """Returns whether a file has labels.
+def have_labels(
+    rows: Rows, roles: Roles, labels: Sequence[str], labelled: bool
+) -> bool:
+    """Returns whether a file has the columns of labels.
 
     Raises UserError for a column that no row has; a row that lacks one is bad.
     """
     columns = rows.columns
-    has_label = labelled or label in columns
+    have_labels = labelled or not set(labels).isdisjoint(columns)
     needed = {name for names in roles.values() for name in names}
-    if not has_label:
-        needed.remove(label)
-
+    if not have_labels:
+        needed -= set(labels)
     missing = needed.difference(columns)
     require(
         not missing,
@@ -393,4 +464,4 @@ def _has_label(rows: Rows, roles: Roles, label: str, labelled: bool) -> bool:
         return record
 
     rows.records = rows.apply(check)
-    return has_label
+    return have_labels

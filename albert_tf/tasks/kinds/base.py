@@ -110,6 +110,10 @@ class Kind(abc.ABC):
         `number`, from 1, is its id and stands in messages.
         """
 
+    def for_model(self, config: FeatureConfig) -> "Kind":
+        """Returns the kind for raw texts of a model with these settings."""
+        return self
+
     def labels(self, examples: Sequence[Any]) -> list[str]:
         """Returns the class names that occur, sorted.
 
@@ -214,6 +218,18 @@ class Kind(abc.ABC):
         padding.
         """
 
+    def class_weighted(
+        self, features: Features, labels: Sequence[str], text: str
+    ) -> tuple[Features, dict[str, float]]:
+        """Returns training features with weights, and those of the classes.
+
+        `text` is that of `class_weights`. Raises UserError for kinds without
+        classes that have names.
+        """
+        raise UserError(
+            f"class_weights={text[:60]!r}: {self.name} has no classes to weigh."
+        )
+
     def exported_scores(
         self, call: CallSignature, examples: Sequence[Any]
     ) -> list[Any]:
@@ -238,6 +254,12 @@ class Kind(abc.ABC):
         """Returns the mean scores of several models."""
         rows = zip(*members, strict=True)
         return [np.mean(scores, axis=0) for scores in rows]
+
+    def config_of_ensemble(
+        self, configs: Sequence[FeatureConfig], labels: Sequence[str]
+    ) -> FeatureConfig:
+        """Returns the settings by which mean scores become predictions."""
+        return configs[0]
 
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]

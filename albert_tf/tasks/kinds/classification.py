@@ -1,5 +1,6 @@
 """Classification of texts, and what all kinds that predict classes share."""
 
+import dataclasses
 import re
 from collections.abc import Collection, Mapping, Sequence
 
@@ -7,9 +8,11 @@ import numpy as np
 
 from albert_tf.config import FeatureConfig, require
 from albert_tf.tasks.bad_rows import RowError, made_of_all
+from albert_tf.tasks.class_weights import class_weights
 from albert_tf.tasks.examples import Example, listed
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
+    CallSignature,
     ConfusionMatrix,
     Distributions,
     Figure,
@@ -109,7 +112,8 @@ class Classification(TextKind, ClassKind):
     name = "classification"
     head = "classification"
     labelled = True
-    exported = ("text", "probabilities")
+    # Of models with several labels an export has no `label`.
+    exported = ("text", "label")
     label_type = np.int32
 
     def labels(self, examples: Sequence[Example]) -> list[str]:
@@ -121,13 +125,7 @@ class Classification(TextKind, ClassKind):
             f"{source}: the training examples have one label only, "
             f"{', '.join(labels)!r}; a classifier needs at least two.",
         )
-        require(
-            len(labels) <= max(_MANY, len(examples) / 2),
-            f"{source}: {len(examples)} training examples have {len(labels)} "
-            f"different labels ({listed(labels, 12)}); is that the right "
-            "column? Numbers are learned with --task=custom "
-            "--columns=text=...,number=....",
-        )
+        check_number_of_labels(labels, len(examples), source)
         return labels
 
     def label_ids(
@@ -166,13 +164,35 @@ class Classification(TextKind, ClassKind):
                 f"{listed(quoted)}: the quotes are part of these labels; in "
                 "CSV they are double, and stand right behind the separator."
             )
-        if combined := _combined(labels):
+        if combined := combined_labels(labels):
             found.append(
                 f"{len(combined)} of {len(labels)} labels look like several in "
                 f"one ({listed(combined)}); each is trained as a class of its "
-                "own, since an example has one label."
+                "own, since an example has one label; --task=multilabel takes "
+                "several."
             )
         return found
+
+    def class_weighted(
+        self, features: Features, labels: Sequence[str], text: str
+    ) -> tuple[Features, dict[str, float]]:
+        """Returns features with `example_weights`, those of their classes."""
+        ids = features.scalars["label_ids"]
+        counts = np.bincount(ids, minlength=len(labels))
+        weights = class_weights(text, labels, counts)
+        of_examples = weights.astype(np.float32)[ids]
+        scalars = {**features.scalars, "example_weights": of_examples}
+        return (
+            dataclasses.replace(features, scalars=scalars),
+            dict(zip(labels, weights.tolist(), strict=True)),
+        )
+
+    def exported_scores(
+        self, call: CallSignature, examples: Sequence[Example]
+    ) -> list[np.ndarray]:
+        """Returns each example's probabilities from an exported model."""
+        rows = self.exported_rows(call, examples)
+        return [row["probabilities"] for row in rows]
 
     def table(self, scored: ScoredExamples) -> Table:
         """Returns precision, recall, F1 and number of examples by label."""
@@ -203,7 +223,20 @@ class Classification(TextKind, ClassKind):
         return Prediction(fields, example.location, error)
 
 
-def _combined(labels: Collection[str]) -> list[str]:
+def check_number_of_labels(
+    labels: Sequence[str], num_examples: int, source: str
+) -> None:
+    """Raises UserError for so many labels that they may be none."""
+    require(
+        len(labels) <= max(_MANY, num_examples / 2),
+        f"{source}: {num_examples} training examples have {len(labels)} "
+        f"different labels ({listed(labels, 12)}); is that the right "
+        "column? Numbers are learned with --task=custom "
+        "--columns=text=...,number=....",
+    )
+
+
+def combined_labels(labels: Collection[str]) -> list[str]:
     """Returns the labels that seem to consist of several.
 
     Commas and semicolons also occur in plain names, so that there the parts

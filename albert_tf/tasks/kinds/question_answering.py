@@ -330,6 +330,13 @@ class AnswerableSpans(Spans):
         threshold = metrics["best_f1_thresh"]
         return dataclasses.replace(config, null_threshold=threshold)
 
+    def config_of_ensemble(
+        self, configs: Sequence[FeatureConfig], labels: Sequence[str]
+    ) -> FeatureConfig:
+        """Returns the settings with the mean of the thresholds."""
+        mean = float(np.mean([config.null_threshold for config in configs]))
+        return dataclasses.replace(configs[0], null_threshold=mean)
+
     def _pairs(
         self, outputs: Mapping[str, np.ndarray], length: int, count: int
     ) -> _Pairs:

@@ -75,9 +75,8 @@ class Regression(TextKind):
         self, call: CallSignature, examples: Sequence[Example]
     ) -> list[float]:
         """Returns the number of each example from an exported model."""
-        return [
-            float(value) for value in super().exported_scores(call, examples)
-        ]
+        rows = self.exported_rows(call, examples)
+        return [float(row["predictions"]) for row in rows]
 
     def compute_metrics(
         self, scored: ScoredExamples, metrics: Mapping[str, Metric]

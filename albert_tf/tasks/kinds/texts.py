@@ -1,7 +1,7 @@
 """Single texts and pairs as sequences of tokens."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,24 +56,24 @@ class TextKind(Kind):
     `label_type` is that of `label_ids` among the features.
     """
 
-    example_type = Example
+    example_type: ClassVar[type] = Example
     text_counts = range(1, 3)
     text_format = "a string, or two (on a line, with a tab between them)"
     label_type: type[np.generic]
 
-    def example(self, texts: tuple[str, ...], number: int) -> Example:
+    def example(self, texts: tuple[str, ...], number: int) -> Any:
         """Returns the unlabelled example of a text or pair."""
         return Example(texts, None, f"text {number}")
 
     def check_labels(
-        self, examples: Sequence[Example], labels: Sequence[str]
+        self, examples: Sequence[Any], labels: Sequence[str]
     ) -> None:
         """Raises UserError for labels that are not the model's, or numbers."""
         self.label_ids(examples, labels)
 
     def features(
         self,
-        examples: Sequence[Example],
+        examples: Sequence[Any],
         tokenizer: Tokenizer,
         config: FeatureConfig,
         *,
@@ -90,12 +90,11 @@ class TextKind(Kind):
             token_ids, tokenizer, config.max_seq_length, scalars
         )
 
-    def exported_scores(
-        self, call: CallSignature, examples: Sequence[Example]
-    ) -> list[Any]:
-        """Returns `exported`'s output for each example, a text or a pair."""
-        _, output = self.exported or ("", "")
-        scores: dict[int, Any] = {}
+    def exported_rows(
+        self, call: CallSignature, examples: Sequence[Any]
+    ) -> list[Mapping[str, Any]]:
+        """Returns an exported model's outputs for each text or pair."""
+        found: dict[int, Mapping[str, Any]] = {}
         for count, signature in ((1, "text"), (2, "text_pair")):
             rows = [n for n, e in enumerate(examples) if len(e.texts) == count]
             if rows:
@@ -104,5 +103,6 @@ class TextKind(Kind):
                 outputs = call(
                     signature, **dict(zip(names, columns, strict=True))
                 )
-                scores |= zip(rows, outputs[output], strict=True)
-        return [scores[number] for number in range(len(examples))]
+                for place, row in enumerate(rows):
+                    found[row] = {n: v[place] for n, v in outputs.items()}
+        return [found[number] for number in range(len(examples))]

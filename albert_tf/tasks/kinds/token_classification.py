@@ -1,12 +1,15 @@
 """Token classification: a tag for every word."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError, require
 from albert_tf.tasks.bad_rows import RowError, made_of_all
+from albert_tf.tasks.class_weights import class_weights
 from albert_tf.tasks.examples import WordsExample, listed
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.kinds.base import (
@@ -29,11 +32,13 @@ from albert_tf.tasks.metrics.entities import (
     are_entity_tags,
     entity_counts,
     entity_scores,
+    entity_spans,
     entity_table,
     scores_of_counts,
 )
 from albert_tf.tasks.metrics.scalar import accuracy
 from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.text.words import blank_separated, finer_words
 
 # [CLS] and [SEP].
 _SPECIAL_TOKENS = 2
@@ -52,16 +57,26 @@ class TokenClassification(ClassKind):
     example_type = WordsExample
     text_counts = range(1, 2)
     text_format = "one string, of words with blanks between them"
+    word_spans = staticmethod(blank_separated)
 
     def example(self, texts: tuple[str, ...], number: int) -> WordsExample:
         """Returns the words of a text, at least one, without tags."""
-        words = texts[0].split()
-        require(bool(words), f"Text {number} has no words.")
-        return WordsExample(tuple(words), None, f"text {number}")
+        text = texts[0]
+        spans = self.word_spans(text)
+        require(bool(spans), f"Text {number} has no words.")
+        words = tuple(text[start:end] for start, end in spans)
+        return WordsExample(words, None, f"text {number}", text, tuple(spans))
+
+    def for_model(self, config: FeatureConfig) -> "TokenClassification":
+        """Returns the kind with the words of a model."""
+        is_finer = config.word_boundaries == "punctuation"
+        if is_finer and type(self) is TokenClassification:
+            return EntityClassification()
+        return self
 
     def texts(self, example: WordsExample) -> tuple[str, ...]:
-        """Returns the sentence, with a space between two words."""
-        return (" ".join(example.words),)
+        """Returns the sentence, a space between two words if they are all."""
+        return (example.text or " ".join(example.words),)
 
     def has_label(self, example: WordsExample) -> bool:
         """Returns whether the tags are known."""
@@ -163,6 +178,24 @@ class TokenClassification(ClassKind):
             truncated=truncated,
         )
 
+    def class_weighted(
+        self, features: Features, labels: Sequence[str], text: str
+    ) -> tuple[Features, dict[str, float]]:
+        """Returns features whose `label_weights` are those of the tags."""
+        ids = features.sequences["label_ids"]
+        is_first = features.sequences["label_weights"]
+        counts = np.bincount(ids[is_first == 1], minlength=len(labels))
+        weights = class_weights(text, labels, counts)
+        of_tokens = weights.astype(np.float32)[ids] * is_first
+        sequences = {
+            **features.sequences,
+            "label_weights": of_tokens.astype(np.float32),
+        }
+        return (
+            dataclasses.replace(features, sequences=sequences),
+            dict(zip(labels, weights.tolist(), strict=True)),
+        )
+
     def scores(
         self, features: Features, outputs: Outputs, config: FeatureConfig
     ) -> list[np.ndarray]:
@@ -177,24 +210,24 @@ class TokenClassification(ClassKind):
             for rows in features.rows_of_examples()
         ]
 
-    def exported_scores(
-        self, call: CallSignature, examples: Sequence[WordsExample]
-    ) -> list[np.ndarray]:
-        """Returns each word's probabilities from an exported model."""
-        outputs = call("words", text=[" ".join(e.words) for e in examples])
-        scores = []
+    def exported_predictions(
+        self,
+        call: CallSignature,
+        examples: Sequence[WordsExample],
+        labels: Sequence[str],
+    ) -> list[Prediction]:
+        """Returns the predictions of an exported model, for its words."""
+        texts = [text for (text,) in map(self.texts, examples)]
+        outputs = call("words", text=texts)
+        found, scores = [], []
         for example, words, row in zip(
             examples, outputs["words"], outputs["probabilities"], strict=True
         ):
-            expected, found = len(example.words), np.count_nonzero(words)
-            require(
-                found == expected,
-                f"{example.location}: an export reads the first {found} of "
-                f"these {expected} words; divide the text, or give "
-                "--model_dir.",
-            )
-            scores.append(row[:expected])
-        return scores
+            read = _read_words(example, [w.decode() for w in words if w])
+            found.append(read)
+            scores.append(row[: len(read.words)])
+        scored = ScoredExamples(found, scores, FeatureConfig(), labels)
+        return self.predictions(scored)
 
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
@@ -235,12 +268,18 @@ class TokenClassification(ClassKind):
             label_ids = self.label_ids([example], scored.labels)
             # The largest error of a word.
             error = max(map(class_error, scores, label_ids))
-        fields = {
+        predicted = _likeliest(scores, scored)
+        probabilities = scores.max(axis=-1).tolist()
+        fields: dict[str, Any] = {
             "words": list(example.words),
             "label": tags,
-            "prediction": _likeliest(scores, scored),
-            "probabilities": scores.max(axis=-1).tolist(),
+            "prediction": predicted,
+            "probabilities": probabilities,
         }
+        if example.spans:
+            fields = {"text": example.text, **fields}
+        if example.spans and are_entity_tags(set(scored.labels)):
+            fields["entities"] = _entities(example, predicted, probabilities)
         return Prediction(fields, example.location, error)
 
     def table(self, scored: ScoredExamples) -> Table | None:
@@ -250,6 +289,77 @@ class TokenClassification(ClassKind):
         table = entity_table(*_gold_and_predicted(scored))
         rows = {kind: list(row.values()) for kind, row in table.items()}
         return scores_table("entity", rows)
+
+
+class EntityClassification(TokenClassification):
+    """Entities by character offsets: words are those of `finer_words`."""
+
+    name = "entities"
+    word_spans = staticmethod(finer_words)
+
+    def labels(self, examples: Sequence[WordsExample]) -> list[str]:
+        """Returns O, and B- and I- of each type of the training examples."""
+        tags = {tag for e in examples for tag in e.tags or ()} - {"O"}
+        require(
+            bool(tags),
+            f"{examples[0].location} and what follows: no training example "
+            "has an entity.",
+        )
+        types = {tag.partition("-")[2] for tag in tags}
+        prefixed = (f"{prefix}-{name}" for prefix in "BI" for name in types)
+        return [*sorted(prefixed), "O"]
+
+    def config_to_save(
+        self, config: FeatureConfig, metrics: Mapping[str, float]
+    ) -> FeatureConfig:
+        """Returns the settings with the words of these examples."""
+        return dataclasses.replace(config, word_boundaries="punctuation")
+
+
+def _read_words(example: WordsExample, words: list[str]) -> WordsExample:
+    """Returns the example with the words that an export reads in its text."""
+    if not example.spans:
+        return _all_read(example, len(words), len(example.words))
+    spans, end = [], 0
+    for word in words:
+        start = example.text.find(word, end)
+        if start < 0:
+            # Cut off within a character.
+            break
+        end = start + len(word)
+        spans.append((start, end))
+    left = len(example.text[end:].split())
+    known = tuple(words[: len(spans)])
+    found = dataclasses.replace(example, words=known, spans=tuple(spans))
+    return _all_read(found, len(spans), len(spans) + left)
+
+
+def _all_read(example: WordsExample, found: int, expected: int) -> WordsExample:
+    require(
+        found == expected,
+        f"{example.location}: an export reads the first {found} of these "
+        f"{expected} words; divide the text, or give --model_dir.",
+    )
+    return example
+
+
+def _entities(
+    example: WordsExample, tags: list[str], probabilities: list[float]
+) -> list[dict[str, Any]]:
+    """Returns the entities in a text; a score is the mean of its words'."""
+    found = []
+    for first, after, label in entity_spans(tags):
+        start, end = example.spans[first][0], example.spans[after - 1][1]
+        found.append(
+            {
+                "start": start,
+                "end": end,
+                "text": example.text[start:end],
+                "label": label,
+                "score": float(np.mean(probabilities[first:after])),
+            }
+        )
+    return found
 
 
 def _likeliest(scores: np.ndarray, scored: ScoredExamples) -> list[str]:

@@ -89,11 +89,12 @@ def _entities(sentences: Tags) -> set[_Entity]:
     return {
         (number, *span)
         for number, tags in enumerate(sentences)
-        for span in _spans(tags)
+        for span in entity_spans(tags)
     }
 
 
-def _spans(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+def entity_spans(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """Yields first word, the word after the last, and type of entities."""
     start, open_kind, may_go_on = 0, "", False
     for position, tag in enumerate((*tags, _OUTSIDE)):
         match = _ENTITY.fullmatch(tag)

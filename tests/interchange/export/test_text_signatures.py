@@ -12,6 +12,7 @@ from albert_tf.interchange.export.serving_module import ServingModule
 from albert_tf.modeling.heads.pooling import POOLINGS
 from albert_tf.prediction.predictor import Predictor
 from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.kinds.texts import sequence_features
@@ -33,6 +34,20 @@ def test_classes_of_texts_and_pairs_are_those_of_predict(serve, predictions):
         assert decoded(got["label"]) == [row["prediction"] for row in want]
         # The texts differ (two of them are empty).
         assert len(np.unique(np.round(probabilities, 6), axis=0)) >= 5
+
+
+def test_several_labels_are_those_of_predict(serve, predictions):
+    got = serve("multi_label", "text", text=TEXTS)
+    want = predictions(MultiLabelClassification(), TEXTS)
+    probabilities = [list(row["probabilities"].values()) for row in want]
+    np.testing.assert_allclose(got["probabilities"], probabilities, **CLOSE)
+    found = [[name for name in decoded(row) if name] for row in got["labels"]]
+    assert found == [row["prediction"] for row in want]
+    # By the threshold of the settings, and not by 0.5.
+    assert found != [
+        [name for name, value in row["probabilities"].items() if value > 0.5]
+        for row in want
+    ]
 
 
 def test_choices_are_those_of_predict(serve, predictions):

@@ -77,7 +77,7 @@ def test_labels_that_look_combined(labels, combined):
     found = KIND.warnings([*examples, *EXAMPLES[2:]], training=True)
     expected = (
         f"{combined}; each is trained as a class of its own, since an example "
-        "has one label."
+        "has one label; --task=multilabel takes several."
     )
     assert found == ([expected] if combined else [])
     assert KIND.warnings(examples, training=False) == []

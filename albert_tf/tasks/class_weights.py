@@ -1,0 +1,59 @@
+"""Weights of classes in the loss: balanced, or given by their names."""
+
+import csv
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from albert_tf.config import require
+from albert_tf.tasks.examples import listed
+
+BALANCED = "balanced"
+
+
+def class_weights(
+    text: str, labels: Sequence[str], counts: np.ndarray
+) -> np.ndarray:
+    """Returns the weight of each class, float64 `[labels]`.
+
+    Args:
+        text: BALANCED, or `label:weight` with commas between them, a line of
+            CSV; classes without one weigh 1.
+        labels: names of the classes.
+        counts: examples of each class, of which `balanced` takes the inverse.
+
+    Raises:
+        UserError: for another text, and for a label that is no class.
+    """
+    if text == BALANCED:
+        return balanced(counts)
+    found = dict.fromkeys(labels, 1.0)
+    for entry in next(csv.reader([text])):
+        label, _, number = (part.strip() for part in entry.rpartition(":"))
+        require(
+            label in found,
+            f"class_weights={text[:60]!r}: expected balanced, or label:weight "
+            f"for some of {listed(labels, 12)}, got {entry[:60]!r}.",
+        )
+        try:
+            found[label] = float(number)
+        except ValueError:
+            found[label] = math.nan
+        require(
+            0 < found[label] < math.inf,
+            f"class_weights: expected a number above 0 for {label[:60]!r}, got "
+            f"{number[:60]!r}.",
+        )
+    return np.array(list(found.values()))
+
+
+def balanced(counts: np.ndarray) -> np.ndarray:
+    """Returns weights with which every class weighs the same in all examples.
+
+    The examples by the number of classes and those of a class, as
+    scikit-learn's compute_class_weight; 1 for a class without any.
+    """
+    occurring = counts > 0
+    mean = counts.sum() / max(occurring.sum(), 1)
+    return np.where(occurring, mean / np.maximum(counts, 1), 1.0)

@@ -1,0 +1,153 @@
+"""Texts with entities by character offsets: JSON lines."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from albert_tf.config import require, shown
+from albert_tf.tasks.bad_rows import RowError
+from albert_tf.tasks.examples import WordsExample, listed
+from albert_tf.tasks.formats.columns import Record, Roles, Rows, have_labels
+from albert_tf.tasks.formats.json_values import shown_json
+from albert_tf.text.words import Span, finer_words
+
+TEXT_COLUMN = "text"
+# Names of the list of entities, here, in spaCy and in doccano.
+ENTITY_COLUMNS = ("entities", "spans", "labels", "label")
+# The keys of an entity, and those of doccano.
+_KEYS = (("start", "start_offset"), ("end", "end_offset"), ("label",))
+
+
+class _Entity(NamedTuple):
+    """An entity: characters of the text, and its type."""
+
+    start: int
+    end: int
+    label: str
+
+
+def infer_entity_columns(rows: Rows) -> Roles:
+    """Returns the columns of a file: `text`, and one of ENTITY_COLUMNS."""
+    names = [name for name in ENTITY_COLUMNS if name in rows.columns]
+    require(
+        TEXT_COLUMN in rows.columns and bool(names),
+        f"{rows.head}: expected {TEXT_COLUMN!r} and one of "
+        f"{', '.join(ENTITY_COLUMNS)}, got {listed(rows.columns, 12)}; name "
+        "the columns with --task=custom --columns=text=...,entities=....",
+    )
+    return {"text": [TEXT_COLUMN], "entities": names[:1]}
+
+
+def entity_examples(
+    rows: Rows, roles: Roles, labelled: bool
+) -> list[WordsExample]:
+    """Returns the words of each text, tagged B-, I- and O.
+
+    `roles` are the columns `text` and `entities`, which `labelled` requires.
+    Offsets count Python's characters. Raises UserError for columns that are
+    missing, and for bad rows (`Rows.settled`): entities that overlap, are not
+    in the text, or begin or end within a word.
+    """
+    (text,), (entities,) = roles["text"], roles["entities"]
+    tagged = have_labels(rows, roles, [entities], labelled)
+
+    def example(record: Record) -> WordsExample:
+        content = record.text(text)
+        spans = finer_words(content)
+        if not spans:
+            raise RowError(record.location, "the text has no words")
+        tags = None
+        if tagged:
+            tags = _tags(record, content, spans, record.values[entities])
+        words = tuple(content[start:end] for start, end in spans)
+        return WordsExample(words, tags, record.location, content, tuple(spans))
+
+    return rows.settled(rows.apply(example))
+
+
+def _tags(
+    record: Record, text: str, spans: Sequence[Span], values: Any
+) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise RowError(
+            record.location,
+            "expected a list of entities",
+            f", got {shown_json(values)}",
+        )
+    starts = {start: number for number, (start, _) in enumerate(spans)}
+    ends = {end: number for number, (_, end) in enumerate(spans)}
+    tags = ["O"] * len(spans)
+    for value in values:
+        start, end, label = _entity(record, text, value)
+        shown_text = shown(text[start:end])
+        if start not in starts or end not in ends:
+            raise RowError(
+                record.location,
+                "expected entities that begin and end with words or "
+                "punctuation",
+                f", got {_shown(value)}, {shown_text}",
+            )
+        words = range(starts[start], ends[end] + 1)
+        if any(tags[word] != "O" for word in words):
+            raise RowError(
+                record.location,
+                "expected entities that do not overlap",
+                f", got {_shown(value)}, {shown_text}",
+            )
+        for word in words:
+            tags[word] = f"{'B' if word == words[0] else 'I'}-{label}"
+    return tuple(tags)
+
+
+def _entity(record: Record, text: str, value: Any) -> _Entity:
+    """Returns an entity without the white space at its ends."""
+    parts = value
+    if isinstance(value, dict):
+        parts = [
+            next((value[key] for key in keys if key in value), None)
+            for keys in _KEYS
+        ]
+    # The numbers of JSON are read as texts.
+    if (
+        not isinstance(parts, list)
+        or len(parts) != len(_KEYS)
+        or not all(isinstance(part, str) for part in parts)
+        or not all(part.isdecimal() for part in parts[:2])
+        or not parts[2].strip()
+    ):
+        raise RowError(
+            record.location,
+            "expected entities with start, end and label",
+            f", got {_shown(value)}",
+        )
+    start, end = map(int, parts[:2])
+    inner = text[start:end]
+    if not inner.strip() or end > len(text):
+        raise RowError(
+            record.location,
+            "expected entities within the text",
+            f", got {_shown(value)} in {len(text)} characters",
+        )
+    given = value.get("text", inner) if isinstance(value, dict) else inner
+    if given != inner:
+        raise RowError(
+            record.location,
+            "expected the text of an entity at its offsets, which count "
+            "characters",
+            f", got {shown(inner)} in place of {shown(given)}",
+        )
+    start += len(inner) - len(inner.lstrip())
+    return _Entity(start, start + len(inner.strip()), parts[2].strip())
+
+
+def _shown(value: Any) -> str:
+    """Returns an entity for a message, its numbers as they are in the file."""
+    if isinstance(value, dict):
+        return shown_json({k: _number(v) for k, v in value.items()})
+    return shown_json(
+        [*map(_number, value)] if isinstance(value, list) else value
+    )
+
+
+def _number(value: Any) -> Any:
+    is_whole = isinstance(value, str) and value.removeprefix("-").isdecimal()
+    return int(value) if is_whole else value

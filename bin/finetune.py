@@ -61,7 +61,9 @@ def define_flags() -> None:
         lower_bound=1,
     )
     training_programs.define_flags()
-    command_line.define_settings(FinetuneConfig(), leave_out=["null_threshold"])
+    command_line.define_settings(
+        FinetuneConfig(), leave_out=["null_threshold", "temperature"]
+    )
     command_line.define_settings(
         ModelConfig(),
         only=TASK_SETTINGS,
@@ -85,7 +87,7 @@ def main() -> None:
     from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
 
     initial = find_initial_weights(FLAGS.init_from)
-    config, model_changes = settings(task, initial.config)
+    config, model_changes, recipe = settings(task, initial.config)
     positions = initial.config.max_position_embeddings
     is_longer = config.features.max_seq_length > positions
     if is_longer and FLAGS.max_seq_length is None:
@@ -104,6 +106,7 @@ def main() -> None:
             runtime=command_line.with_flags(RuntimeConfig()),
             workers=usable_cpus(),
             cache_dir=FLAGS.feature_cache,
+            report=training_programs.report_notes(recipe),
         )
 
     if FLAGS.num_runs == 1:
@@ -136,11 +139,11 @@ def main() -> None:
 
 def settings(
     task: Task, model: ModelConfig
-) -> tuple[FinetuneConfig, dict[str, Any]]:
+) -> tuple[FinetuneConfig, dict[str, Any], str]:
     """Returns the settings, and the changes to the architecture `model`.
 
     The defaults, then the recipe's or those of --config_json, then the flags.
-    Prints what is of the recipe.
+    The last result, which is printed too, is what comes from the recipe.
 
     Raises:
         UserError: for flags that contradict one another.
@@ -182,28 +185,30 @@ def settings(
         given.setdefault("num_warmup_steps", 0)
     model_changes = {k: known[k] for k in TASK_SETTINGS if k in known}
     config, model_changes = override(config, given), model_changes | given_model
+    line = ""
     if not FLAGS.config_json:
         sections = to_dict(config).values()
         used = dict(itertools.chain(*(s.items() for s in sections)))
         used |= model_changes
-        _print_recipe(recipe.source, known, given | given_model, used)
-    return config, model_changes
+        line = _recipe_line(recipe.source, known, given | given_model, used)
+    if line:
+        print(line)
+    return config, model_changes, line
 
 
-def _print_recipe(
+def _recipe_line(
     source: str,
     settings: Mapping[str, Any],
     given: Collection[str],
     used: Mapping[str, Any],
-) -> None:
-    """Prints the settings of a recipe that no flag has replaced."""
+) -> str:
+    """Returns the settings of a recipe that no flag has replaced, or ""."""
     kept = [
         f"{name}={value}"
         for name, value in settings.items()
         if name not in given and used[name] == value
     ]
-    if kept:
-        print(f"Settings {source}: {', '.join(kept)}.")
+    return f"Settings {source}: {', '.join(kept)}." if kept else ""
 
 
 def _recipe(task: Task, model: ModelConfig) -> Recipe:

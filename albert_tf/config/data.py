@@ -150,3 +150,10 @@ class FeatureConfig(Section):
         "SQuAD 2.0: no answer is predicted where the null score exceeds this. "
         "Fine-tuning tunes it on the dev set.",
     )
+    temperature: float = setting(
+        1.0,
+        "Divides the logits of classes before the softmax. Fine-tuning fits "
+        "it on the dev set.",
+        minimum=0.01,
+        maximum=100.0,
+    )

@@ -19,6 +19,7 @@ from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
     check_vocab_size,
+    load_model_directory,
     save_model_directory,
 )
 from albert_tf.interchange.model_files import TaskRecord
@@ -30,7 +31,15 @@ from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.modeling.weights.pretrained import StoredModel
+from albert_tf.prediction.predictor import Predictor
 from albert_tf.report.figures import draw
+from albert_tf.report.finetuning_page import (
+    PREDICTION_BATCH,
+    FinetunedRun,
+    finetuning_page,
+)
+from albert_tf.report.page import Page
+from albert_tf.report.run_sections import write_report
 from albert_tf.rundir.run_directory import extended
 from albert_tf.rundir.run_results import compared_step, write_comparison
 from albert_tf.tasks.base import Task
@@ -57,6 +66,7 @@ def run_finetuning(
     runtime: RuntimeConfig | None = None,
     workers: int = 1,
     cache_dir: str = "",
+    report: Sequence[str] | None = None,
     log: Log = print,
 ) -> dict[str, float]:
     """Fine-tunes and returns the best evaluation on dev examples.
@@ -75,6 +85,7 @@ def run_finetuning(
         runtime: settings that do not decide the result.
         workers: processes that build features.
         cache_dir: caches features for the next run; empty: no cache.
+        report: lines for report.html, such as the command; None: no report.
         log: takes a line.
 
     Raises:
@@ -125,7 +136,9 @@ def run_finetuning(
             labels=labels,
             examples=examples,
             evaluated=_evaluated(config, task, builder, examples),
+            train_features=features,
             cache_dir=cache_dir,
+            report=report,
         )
     )
 
@@ -275,7 +288,9 @@ class _Finetuning(Job):
     labels: list[str]
     examples: dict[str, Sequence[Any]]
     evaluated: dict[str, EvaluatedExamples]
+    train_features: Features
     cache_dir: str
+    report: Sequence[str] | None
     _last_scored: dict[str, ScoredExamples] = dataclasses.field(
         default_factory=dict
     )
@@ -314,6 +329,11 @@ class _Finetuning(Job):
                 self._warn_if_not_learning(step, suffix, constant, found)
             for name, value in ({"loss": loss} | found).items():
                 metrics[f"{name}{suffix}"] = value
+        if self.config.finetuning.calibrate:
+            first, *_ = self._last_scored.values()
+            temperature = kind.fitted_temperature(first)
+            if temperature is not None:
+                metrics["temperature"] = temperature
         return metrics
 
     def _score(self, step: int) -> dict[str, float]:
@@ -390,6 +410,29 @@ class _Finetuning(Job):
             self._score(step)
         if chief:
             self._compare(step)
+            if self.report is not None:
+                write_report(self.run_dir, self._page, self.log)
+
+    def _page(self) -> Page:
+        """Returns the report of the scored model."""
+        loaded = load_model_directory(self.run_dir)
+        splits = self.task.evaluated
+        held_out = {splits[s]: part for s, part in self.evaluated.items()}
+        features = {name: part.features for name, part in held_out.items()}
+        return finetuning_page(
+            FinetunedRun(
+                run_dir=self.run_dir,
+                task=self.task,
+                examples={
+                    "train": self.examples["train"],
+                    **{name: part.examples for name, part in held_out.items()},
+                },
+                features={"train": self.train_features, **features},
+                scored=self._last_scored,
+                predictor=Predictor(loaded, PREDICTION_BATCH),
+                notes=self.report or (),
+            )
+        )
 
     def _compare(self, step: int) -> None:
         """Writes the comparison of the scored model with a simple one."""

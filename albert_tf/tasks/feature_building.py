@@ -30,7 +30,12 @@ _CHUNK = 1000
 _MIN_CHUNKS = 4
 
 # Settings that only predictions depend on.
-DECODING_SETTINGS = ("null_threshold", "n_best_size", "max_answer_length")
+DECODING_SETTINGS = (
+    "null_threshold",
+    "n_best_size",
+    "max_answer_length",
+    "temperature",
+)
 
 _Value = TypeVar("_Value")
 _FIELDS = ("sequences", "scalars", "decoding")

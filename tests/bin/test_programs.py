@@ -82,7 +82,7 @@ def test_a_task_of_glue(tmp_path, pretrained, sentences):
     flags = f"{task} --feature_cache={cache}"
     done = program(
         f"finetune {flags} --init_from={pretrained} --run_dir={runs} "
-        "--num_runs=2 --max_seq_length=32 --num_train_steps=2 "
+        "--num_runs=2 --max_seq_length=32 --num_train_steps=2 --noreport "
         "--train_batch_size=4"
     )
     source = "Settings for a model 32 wide and 12 examples: learning_rate="
@@ -317,7 +317,7 @@ def settings(*flags, config_json, hidden_size=768):
     )
 
     def main():
-        config, changes = finetune.settings(tasks.chosen(), model)
+        config, changes, _ = finetune.settings(tasks.chosen(), model)
         for part in to_dict(config).values():
             found.update(part)
         found.update(changes)

@@ -203,6 +203,7 @@ def test_a_task_there_and_back(tmp_path):
         n_best_size=10,
         max_choice_length=90,
         null_threshold=-2.75,
+        temperature=1.5,
     )
     assert not to_dict(features).items() & to_dict(FeatureConfig()).items()
     assert read_task_record(str(tmp_path), 512) is None

@@ -85,6 +85,17 @@ def test_columns_of_numbers_stand_to_the_right(read):
     )
 
 
+def test_cells_of_long_rows_have_the_name_of_their_column():
+    table = Table(["text", "n"], [["x" * 120, 1], ["y", 2]])
+    found = _Reader()
+    found.feed(to_html(Page("T", [table], [])))
+    assert ("table", "class", "long") in found.attributes
+    names = [
+        v for tag, n, v in found.attributes if (tag, n) == ("td", "data-column")
+    ]
+    assert names == ["text", "n", "text", "n"]
+
+
 def test_strength_of_a_word_is_bounded(read):
     (_, bad) = [
         v for tag, n, v in read.attributes if (tag, n) == ("mark", "style")

@@ -19,6 +19,7 @@ FEATURES = FeatureConfig(
     max_answer_length=6,
     # Random weights find an answer to some of the questions.
     null_threshold=0.881,
+    temperature=1.7,
 )
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 

@@ -42,6 +42,7 @@ from albert_tf.records.sentence_objectives import (
     SentenceObjective,
 )
 from albert_tf.records.shards import TOKENIZER_DIRECTORY, ShardSet, open_shards
+from albert_tf.report.page import Page
 from albert_tf.report.pretraining_page import (
     PretrainedRun,
     pretraining_page,
@@ -441,9 +442,13 @@ class _Pretraining(Job):
     def conclude(self, step: int) -> None:
         if self.report is None:
             return
+        # On all workers.
         samples = self._samples()
-        if not is_chief(self.strategy):
-            return
+        if is_chief(self.strategy):
+            write_report(self.run_dir, lambda: self._page(samples), self.log)
+
+    def _page(self, samples: Sequence[MaskedSample]) -> Page:
+        """Returns the report of the run."""
         shards = [
             shards_row(shard_set, split)
             for phase in self.phases
@@ -452,12 +457,13 @@ class _Pretraining(Job):
                 (phase.held_out, "eval"),
             )
         ]
-        run = PretrainedRun(
-            self.run_dir,
-            pretraining_verdict(result(self.run_dir), self.config),
-            self.model_config,
-            samples,
-            list(dict.fromkeys(shards)),
-            self.report,
+        return pretraining_page(
+            PretrainedRun(
+                self.run_dir,
+                pretraining_verdict(result(self.run_dir), self.config),
+                self.model_config,
+                samples,
+                list(dict.fromkeys(shards)),
+                self.report or (),
+            )
         )
-        write_report(self.run_dir, lambda: pretraining_page(run), self.log)

@@ -22,6 +22,7 @@ from albert_tf.report.page import (
     Part,
     Section,
     Table,
+    without_empty_columns,
 )
 from albert_tf.report.run_sections import (
     curves,
@@ -150,7 +151,8 @@ def _results_table(
         rows.append([name, *(_shown(name, value) for value in values)])
     title = baseline.title if baseline else "simple model"
     caption = "same answer: the most frequent class, or the mean, for all."
-    return Table(["on dev", "model", title, "same answer"], rows, caption)
+    table = Table(["on dev", "model", title, "same answer"], rows, caption)
+    return without_empty_columns(table)
 
 
 def _training_curves(run: FinetunedRun, metric: str) -> Iterator[Part]:
@@ -230,5 +232,5 @@ def _answer(fields: Mapping[str, Any]) -> str:
 
 def _shown(metric: str, value: float | None) -> str:
     if value is None:
-        return "-"
+        return ""
     return f"{value:.1%}" if "accuracy" in metric else f"{value:.4f}"

@@ -5,7 +5,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.report.page import Paragraph, Section, Table
+from albert_tf.report.page import (
+    Paragraph,
+    Section,
+    Table,
+    without_empty_columns,
+)
 from albert_tf.tasks.kinds.base import Prediction
 
 _NUM_MISTAKES = 20
@@ -19,12 +24,12 @@ def mistakes_section(predictions: Sequence[Prediction]) -> Section:
         return Section("Worst mistakes", [Paragraph("There are none.")])
     rows = [_row(predictions[number]) for number in wrong[:_NUM_MISTAKES]]
     columns = ["where", "text", "label", "answer", "its probability"]
-    caption = (
-        f"The worst of {len(wrong)} wrong answers to {len(predictions)} dev "
-        "examples, by their loss."
-    )
-    table = Table([*columns, "label's"], rows, caption)
-    return Section("Worst mistakes", [table])
+    caption = f"The highest losses of {len(predictions)} dev examples"
+    # Of numbers all are wrong.
+    if len(wrong) < len(predictions):
+        caption += f", of which {len(wrong)} have wrong answers"
+    table = Table([*columns, "label's"], rows, f"{caption}.")
+    return Section("Worst mistakes", [without_empty_columns(table)])
 
 
 def worst_and_right(predictions: Sequence[Prediction], count: int) -> list[int]:

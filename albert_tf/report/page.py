@@ -25,10 +25,12 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f4f4f4;
   padding: 0.7rem; }
 p, td { overflow-wrap: anywhere; } td { min-width: 4rem; }
 mark { background: none; color: inherit; padding: 0 0.1em; }
+.long td:first-child { min-width: 7rem; }
 @media (max-width: 40rem) {
   th, td { padding: 0.3rem 0.4rem; }
   .long thead { display: none; }
-  .long, .long tbody, .long tr, .long td { display: block; text-align: left; }
+  .long, .long caption, .long tbody, .long tr, .long td { display: block;
+    text-align: left; }
   .long tr { border-bottom: 1px solid #888; padding: 0.6rem 0; }
   .long td { border: 0; padding: 0; }
   .long td::before { content: attr(data-column) ": "; color: #777; }
@@ -110,6 +112,18 @@ class Page:
     title: str
     introduction: Sequence[Part]
     sections: Sequence[Section]
+
+
+def without_empty_columns(table: Table) -> Table:
+    """Returns a table without the columns that have no cell."""
+    kept = [
+        number
+        for number in range(len(table.columns))
+        if any(str(row[number]) for row in table.rows)
+    ]
+    rows = [[row[number] for number in kept] for row in table.rows]
+    columns = [table.columns[number] for number in kept]
+    return dataclasses.replace(table, columns=columns, rows=rows)
 
 
 def to_html(page: Page) -> str:

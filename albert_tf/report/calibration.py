@@ -58,7 +58,8 @@ def calibration_section(
 def _explained(temperature: float) -> Paragraph:
     if temperature == 1.0:
         return Paragraph(
-            "The model's probabilities are as it was trained (temperature 1)."
+            "The model has no temperature. Below, each half of the examples "
+            "has, for comparison, the one that fits the other half."
         )
     direction = "bolder" if temperature < 1 else "more careful"
     return Paragraph(

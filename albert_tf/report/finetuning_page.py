@@ -1,6 +1,7 @@
 """The report of a fine-tuning run."""
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,12 +121,14 @@ def _headline(
 ) -> str:
     """Returns the metric that chose the model, with its interval."""
     count = len(run.dev.examples)
-    shown = _shown(metric, evaluation[metric])
+    shown = _shown(metric, evaluation[metric]) or "not defined"
     text = f"{metric} {shown} on {count:,} dev examples"
     sampled = run.task.kind.sampled_metric(run.dev, run.task.metrics, metric)
     if sampled is None:
         return f"{text}."
     low, high = paired_interval(sampled, lambda rows: 0.0, count)
+    if math.isnan(low):
+        return f"{text}."
     ends = f"{_shown(metric, low)} to {_shown(metric, high)}"
     return f"{text} (95% bootstrap interval {ends})."
 
@@ -147,7 +150,7 @@ def _results_table(
         if guess is None:
             guess = evaluation.get(f"mean_guess_{name}")
         other = simple.get(f"{baseline.prefix}{name}") if baseline else None
-        values = evaluation[name], other, guess
+        values = evaluation.get(name), other, guess
         rows.append([name, *(_shown(name, value) for value in values)])
     title = baseline.title if baseline else "simple model"
     caption = "same answer: the most frequent class, or the mean, for all."

@@ -23,12 +23,12 @@ def mistakes_section(predictions: Sequence[Prediction]) -> Section:
     if not wrong:
         return Section("Worst mistakes", [Paragraph("There are none.")])
     rows = [_row(predictions[number]) for number in wrong[:_NUM_MISTAKES]]
-    columns = ["where", "text", "label", "answer", "its probability"]
+    columns = ["where", "text", "label", "answer", "p(answer)"]
     caption = f"The highest losses of {len(predictions)} dev examples"
     # Of numbers all are wrong.
     if len(wrong) < len(predictions):
         caption += f", of which {len(wrong)} have wrong answers"
-    table = Table([*columns, "label's"], rows, f"{caption}.")
+    table = Table([*columns, "p(label)"], rows, f"{caption}.")
     return Section("Worst mistakes", [without_empty_columns(table)])
 
 

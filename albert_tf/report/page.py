@@ -15,24 +15,23 @@ table { border-collapse: collapse; font-size: 0.9rem; }
 caption { text-align: left; color: #555; padding-bottom: 0.4rem; }
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #ddd;
   text-align: left; vertical-align: top; }
-.number { text-align: right; font-variant-numeric: tabular-nums;
-  white-space: nowrap; min-width: 0; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.number { white-space: nowrap; }
 figure { display: inline-block; vertical-align: top; max-width: 100%;
   margin: 0.7rem 1rem 0.7rem 0; }
 figcaption { color: #555; font-size: 0.9rem; }
 img { width: 100%; height: auto; background: #fff; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f4f4f4;
   padding: 0.7rem; }
-p, td { overflow-wrap: anywhere; } td { min-width: 4rem; }
+p { overflow-wrap: anywhere; }
 mark { background: none; color: inherit; padding: 0 0.1em; }
-.long td:first-child { min-width: 7rem; }
 @media (max-width: 40rem) {
   th, td { padding: 0.3rem 0.4rem; }
   .long thead { display: none; }
   .long, .long caption, .long tbody, .long tr, .long td { display: block;
     text-align: left; }
   .long tr { border-bottom: 1px solid #888; padding: 0.6rem 0; }
-  .long td { border: 0; padding: 0; }
+  .long td { border: 0; padding: 0; overflow-wrap: anywhere; }
   .long td::before { content: attr(data-column) ": "; color: #777; }
 }
 @media (prefers-color-scheme: dark) {
@@ -186,7 +185,9 @@ def _html_table(table: Table) -> str:
 
     def row(tag: str, cells: Sequence[Any]) -> str:
         written = (
-            f"<{tag}{kind}>{html.escape(str(cell))}</{tag}>"
+            # Long names may be divided there.
+            f"<{tag}{kind}>{html.escape(str(cell)).replace('_', '_<wbr>')}"
+            f"</{tag}>"
             for kind, cell in zip(kinds, cells, strict=True)
         )
         return f"<tr>{''.join(written)}</tr>"

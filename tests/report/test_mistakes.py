@@ -77,5 +77,5 @@ def test_an_answer_to_a_question():
         "probability": 0.75,
     }
     (table,) = mistakes_section([Prediction(fields, "f:1", 0.3)]).parts
-    assert table.columns == ["where", "text", "label", "its probability"]
+    assert table.columns == ["where", "text", "label", "p(answer)"]
     assert table.rows == [["f:1", "Who? ‖ Ada.", "Ada | she", "75.0%"]]

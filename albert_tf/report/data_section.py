@@ -85,7 +85,8 @@ def _duplicates(
     named = ", ".join(
         f"{_place(each)} = {_place(twin)}" for each, twin in found[:_MAX_NAMED]
     )
-    more = ", ..." if len(found) > _MAX_NAMED else ""
+    others = len(found) - _MAX_NAMED
+    more = f" and {others} others" if others > 0 else ""
     return [
         Paragraph(
             f"WARNING: {len(found)} of {len(held_out)} {split} examples "

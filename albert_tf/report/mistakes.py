@@ -94,8 +94,9 @@ def _text(fields: Mapping[str, Any]) -> str:
         return _cut(" ".join(fields["words"]))
     texts = fields.get("texts")
     if texts is None:
-        names = ("text", "question", "context", "choices")
+        names = ("text", "question", "context")
         texts = [fields[name] for name in names if name in fields]
+        texts += fields.get("choices", [])
     return " ‖ ".join(_cut(str(text)) for text in texts)
 
 

@@ -79,3 +79,15 @@ def test_an_answer_to_a_question():
     (table,) = mistakes_section([Prediction(fields, "f:1", 0.3)]).parts
     assert table.columns == ["where", "text", "label", "p(answer)"]
     assert table.rows == [["f:1", "Who? ‖ Ada.", "Ada | she", "75.0%"]]
+
+
+def test_choices():
+    fields = {
+        "context": "He met Ada.",
+        "choices": ["Ada", "Bob"],
+        "label": "A",
+        "prediction": "B",
+        "probabilities": [0.4, 0.6],
+    }
+    (table,) = mistakes_section([Prediction(fields, "f:1", 0.2)]).parts
+    assert table.rows == [["f:1", "He met Ada. ‖ Ada ‖ Bob", "A", "B"]]

@@ -56,7 +56,8 @@ def define_flags() -> None:
     )
     training_programs.define_flags()
     command_line.define_settings(
-        FinetuneConfig(), leave_out=["null_threshold", "word_boundaries"]
+        FinetuneConfig(),
+        leave_out=["null_threshold", "word_boundaries", "temperature"],
     )
     command_line.define_settings(
         ModelConfig(),
@@ -96,6 +97,7 @@ def main() -> None:
             runtime=command_line.with_flags(RuntimeConfig()),
             workers=usable_cpus(),
             cache_dir=FLAGS.feature_cache,
+            report=training_programs.report_notes(),
         )
 
     if FLAGS.num_runs == 1:

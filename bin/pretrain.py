@@ -82,6 +82,7 @@ def main() -> None:
         runtime=command_line.with_flags(RuntimeConfig()),
         initial=initial,
         max_copied_bytes=math.inf if limit is None else 1e9 * limit,
+        report=training_programs.report_notes(),
     )
     training_programs.print_evaluation(
         evaluation, pretraining_verdict(evaluation, config), FLAGS.run_dir

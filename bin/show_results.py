@@ -19,6 +19,8 @@ from bin import command_line
 
 FLAGS = flags.FLAGS
 
+# In the log beside the metrics of a task.
+_NO_METRICS = ("step", "split", "temperature")
 # Prefix of a baseline's name -> its prediction.
 _BASELINES = {
     "majority_class_": "majority class",
@@ -69,7 +71,7 @@ def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
     rows = []
     for name in evaluation:
         # MNLI has the loss of its mismatched examples too.
-        if name in ("step", "split") or name.split("_")[0] == "loss":
+        if name in _NO_METRICS or name.split("_")[0] == "loss":
             continue
         if name.startswith(tuple(_BASELINES)):
             continue

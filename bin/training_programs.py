@@ -1,5 +1,7 @@
 """Shared by bin.pretrain and bin.finetune: flags of a run, start and end."""
 
+import shlex
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,6 +32,11 @@ def define_flags() -> None:
         "(hf://albert/albert-base-v2), or a Google TF1 checkpoint. The "
         "architecture is theirs unless flags change it.",
     )
+    flags.DEFINE_bool(
+        "report",
+        True,
+        "Write report.html, a page on the run, into the run directory.",
+    )
     command_line.define_settings(RuntimeConfig())
 
 
@@ -57,6 +64,14 @@ def recorded_config(
         "directory, not in its model/.",
     )
     return from_dict(kind, values["config"], path), values.get("model", {})
+
+
+def report_notes() -> list[str] | None:
+    """Returns the command, for the report; None without one."""
+    if not FLAGS.report:
+        return None
+    _, *arguments = sys.orig_argv
+    return [shlex.join(["python", *arguments])]
 
 
 def print_evaluation(

@@ -63,6 +63,8 @@ def flags_of(config, shards_dir, run_dir):
         f"--train_data={shards_dir}",
         f"--eval_data={shards_dir}",
         f"--run_dir={run_dir}",
+        # Its clock times differ.
+        "--noreport",
         *(f"--{name}={value}" for name, value in settings.items()),
     ]
 

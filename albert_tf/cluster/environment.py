@@ -92,8 +92,8 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def describe_environment() -> str:
-    """Returns versions, system and hardware, as a table in Markdown."""
+def environment() -> dict[str, str]:
+    """Returns versions, system and hardware, by name."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -102,14 +102,18 @@ def describe_environment() -> str:
             # Used from a checkout.
             found[package] = "not installed"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    found |= {
+    return found | {
         "system": platform.platform(),
         "processors": str(usable_cpus()),
         "processor": cpu_model(),
         "memory": f"{memory / 2**30:.1f} GiB",
         "devices": ", ".join(map(_device, tf.config.list_physical_devices())),
     }
-    lines = [f"| {name} | {value} |" for name, value in found.items()]
+
+
+def describe_environment() -> str:
+    """Returns versions, system and hardware, as a table in Markdown."""
+    lines = [f"| {n} | {value} |" for n, value in environment().items()]
     return "\n".join(["| | |", "|---|---|", *lines])
 
 

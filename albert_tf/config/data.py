@@ -164,3 +164,10 @@ class FeatureConfig(Section):
         "for all labels or one for each; or a number, or as many numbers as "
         "there are labels, comma-separated.",
     )
+    temperature: float = setting(
+        1.0,
+        "Divides the logits of classes before the softmax. Fine-tuning fits "
+        "it on the dev set.",
+        minimum=0.01,
+        maximum=100.0,
+    )

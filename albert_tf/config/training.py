@@ -306,6 +306,12 @@ class FinetuneSettings(Section):
         "Train on every pair of texts in both orders, for tasks with "
         "symmetric pairs (MRPC, QQP, STS-B, your own).",
     )
+    calibrate: bool = setting(
+        True,
+        "Fit a temperature on the dev set, by which the model's probabilities "
+        "of classes agree better with how often they are right; its labels "
+        "stay the same. off: probabilities as transformers computes them.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

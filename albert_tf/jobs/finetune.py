@@ -22,6 +22,7 @@ from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
     check_vocab_size,
+    load_model_directory,
     save_model_directory,
 )
 from albert_tf.interchange.model_files import TaskRecord
@@ -35,7 +36,15 @@ from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.modeling.weights.adapters import add_adapters
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.modeling.weights.stored_weights import has_pooler
+from albert_tf.prediction.predictor import Predictor
 from albert_tf.report.figures import draw
+from albert_tf.report.finetuning_page import (
+    PREDICTION_BATCH,
+    FinetunedRun,
+    finetuning_page,
+)
+from albert_tf.report.page import Page
+from albert_tf.report.run_sections import write_report
 from albert_tf.rundir.run_directory import extended
 from albert_tf.rundir.run_results import compared_step, write_comparison
 from albert_tf.tasks.base import Task
@@ -67,6 +76,7 @@ def run_finetuning(
     runtime: RuntimeConfig | None = None,
     workers: int = 1,
     cache_dir: str = "",
+    report: Sequence[str] | None = None,
     log: Log = print,
 ) -> dict[str, float]:
     """Fine-tunes and returns the best evaluation on dev examples.
@@ -89,6 +99,7 @@ def run_finetuning(
         runtime: settings that do not decide the result.
         workers: processes that build features.
         cache_dir: caches features for the next run; empty: no cache.
+        report: lines for report.html, such as the command; None: no report.
         log: takes a line.
 
     Raises:
@@ -99,7 +110,7 @@ def run_finetuning(
     strategy = strategy_for(config, runtime)
     tokenizer_path = tokenizer_dir or initial.tokenizer_path
     tokenizer = load_tokenizer(tokenizer_path)
-    config, model_config = _with_recipe(
+    config, model_config, recipe_line = _with_recipe(
         # What there is to say of the rows is logged when they are used.
         lookup(RECIPES, recipe, "recipe")(
             task,
@@ -156,7 +167,9 @@ def run_finetuning(
             labels=labels,
             examples=examples,
             evaluated=_evaluated(config, task, builder, examples),
+            train_features=features,
             cache_dir=cache_dir,
+            report=report and [*report, *filter(None, [recipe_line])],
         )
     )
 
@@ -167,8 +180,8 @@ def _with_recipe(
     model: ModelConfig,
     model_changes: Mapping[str, Any],
     log: Log,
-) -> tuple[FinetuneConfig, ModelConfig]:
-    """Returns the settings with the recipe's, and the architecture."""
+) -> tuple[FinetuneConfig, ModelConfig, str]:
+    """Returns the settings with the recipe's, the architecture, and a line."""
     given = given_settings(config)
     config, model_changes, line = with_recipe(config, model_changes, recipe)
     if line:
@@ -178,7 +191,7 @@ def _with_recipe(
     if is_longer and "max_seq_length" not in given:
         log(f"max_seq_length={positions}: the model has no more positions.")
         config = override(config, {"max_seq_length": positions})
-    return config, override(model, model_changes)
+    return config, override(model, model_changes), line
 
 
 def _check_lengths(config: FinetuneConfig, model_config: ModelConfig) -> None:
@@ -326,7 +339,9 @@ class _Finetuning(Job):
     labels: list[str]
     examples: dict[str, Sequence[Any]]
     evaluated: dict[str, EvaluatedExamples]
+    train_features: Features
     cache_dir: str
+    report: Sequence[str] | None
     _last_scored: dict[str, ScoredExamples] = dataclasses.field(
         default_factory=dict
     )
@@ -375,6 +390,11 @@ class _Finetuning(Job):
                 self._warn_if_not_learning(step, suffix, constant, found)
             for name, value in ({"loss": loss} | found).items():
                 metrics[f"{name}{suffix}"] = value
+        if self.config.finetuning.calibrate:
+            first, *_ = self._last_scored.values()
+            temperature = kind.fitted_temperature(first)
+            if temperature is not None:
+                metrics["temperature"] = temperature
         return metrics
 
     def _score(self, step: int) -> dict[str, float]:
@@ -457,6 +477,29 @@ class _Finetuning(Job):
             self._score(step)
         if chief:
             self._compare(step)
+            if self.report is not None:
+                write_report(self.run_dir, self._page, self.log)
+
+    def _page(self) -> Page:
+        """Returns the report of the scored model."""
+        loaded = load_model_directory(self.run_dir)
+        splits = self.task.evaluated
+        held_out = {splits[s]: part for s, part in self.evaluated.items()}
+        features = {name: part.features for name, part in held_out.items()}
+        return finetuning_page(
+            FinetunedRun(
+                run_dir=self.run_dir,
+                task=self.task,
+                examples={
+                    "train": self.examples["train"],
+                    **{name: part.examples for name, part in held_out.items()},
+                },
+                features={"train": self.train_features, **features},
+                scored=self._last_scored,
+                predictor=Predictor(loaded, PREDICTION_BATCH),
+                notes=self.report or (),
+            )
+        )
 
     def _compare(self, step: int) -> None:
         """Writes the comparison of the scored model with a simple one."""

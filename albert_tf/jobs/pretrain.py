@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from albert_tf.cluster.distribution import is_chief
 from albert_tf.config import (
     MaskingConfig,
     PretrainConfig,
@@ -33,7 +34,7 @@ from albert_tf.jobs.evaluate import (
     pretraining_metric_names,
 )
 from albert_tf.jobs.micro_batch import with_micro_batch_size
-from albert_tf.jobs.sample_predictions import masked_sentences
+from albert_tf.jobs.pretraining_verdict import pretraining_verdict
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.records.sentence_objectives import (
@@ -41,7 +42,20 @@ from albert_tf.records.sentence_objectives import (
     SentenceObjective,
 )
 from albert_tf.records.shards import TOKENIZER_DIRECTORY, ShardSet, open_shards
+from albert_tf.report.page import Page
+from albert_tf.report.pretraining_page import (
+    PretrainedRun,
+    pretraining_page,
+    shards_row,
+)
+from albert_tf.report.run_sections import write_report
+from albert_tf.report.sample_predictions import (
+    MaskedSample,
+    masked_samples,
+    masked_sentences,
+)
 from albert_tf.rundir.run_directory import extended
+from albert_tf.rundir.run_results import result
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.depth_schedule import DepthSchedule
@@ -77,6 +91,7 @@ def run_pretraining(
     runtime: RuntimeConfig | None = None,
     initial: StoredModel | None = None,
     max_copied_bytes: float = math.inf,
+    report: Sequence[str] | None = None,
 ) -> dict[str, float]:
     """Pretrains to the last step and returns the last evaluation.
 
@@ -97,6 +112,7 @@ def run_pretraining(
         runtime: settings that do not decide the result.
         initial: weights to start from instead of random ones.
         max_copied_bytes: for shards in buckets, see `open_shards`.
+        report: lines for report.html, such as the command; None: no report.
 
     Raises:
         UserError: for settings, shards and weights that do not fit together.
@@ -141,6 +157,7 @@ def run_pretraining(
             last_changes=last_changes,
             phases=phases,
             held_out=_held_out(config, phases),
+            report=report,
         )
     )
 
@@ -340,8 +357,10 @@ class _Pretraining(Job):
     """Pretraining on shards; `held_out` has the batches of evaluations."""
 
     name = "pretrain"
+    config: PretrainConfig
     phases: Sequence[_Phase]
     held_out: SourceSchedule
+    report: Sequence[str] | None
 
     def build_model(self, **options: Any) -> AlbertModel:
         return AlbertForPretraining(self.model_config, **options)
@@ -412,7 +431,39 @@ class _Pretraining(Job):
         )
 
     def samples(self) -> str:
+        return masked_sentences(self._samples())
+
+    def _samples(self) -> list[MaskedSample]:
         *_, last = self.held_out
         batch = last.batch(0, range(_NUM_SAMPLES))
         logits = self.trainer.outputs(batch)["masked_lm_logits"]
-        return masked_sentences(self.tokenizer, batch, logits)
+        return masked_samples(self.tokenizer, batch, logits)
+
+    def conclude(self, step: int) -> None:
+        if self.report is None:
+            return
+        # On all workers.
+        samples = self._samples()
+        if is_chief(self.strategy):
+            write_report(self.run_dir, lambda: self._page(samples), self.log)
+
+    def _page(self, samples: Sequence[MaskedSample]) -> Page:
+        """Returns the report of the run."""
+        shards = [
+            shards_row(shard_set, split)
+            for phase in self.phases
+            for shard_set, split in (
+                (phase.train, "train"),
+                (phase.held_out, "eval"),
+            )
+        ]
+        return pretraining_page(
+            PretrainedRun(
+                self.run_dir,
+                pretraining_verdict(result(self.run_dir), self.config),
+                self.model_config,
+                samples,
+                list(dict.fromkeys(shards)),
+                self.report or (),
+            )
+        )

@@ -1,12 +1,14 @@
-"""Figures of a model's predictions, for TensorBoard."""
+"""Figures of a run and of a model's predictions, as PNG."""
 
 import io
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from albert_tf.tasks.kinds.base import ConfusionMatrix, Distributions, Figure
+from albert_tf.tasks.metrics.calibration import Reliability
 
 # With more labels, numbers in the cells would be too small to read.
 _MAX_LABELS_WITH_COUNTS = 12
@@ -14,17 +16,94 @@ _NUM_BINS = 30
 # Dollar signs in labels are no formulas.
 _PLAIN: dict[str, Any] = {"parse_math": False}
 _DOTS_PER_INCH = 110
+# More labels than this stand too close for their names.
+_MAX_LABELS_WITH_NAMES = 40
+# Lines with fewer points show each of them.
+_FEW_POINTS = 30
+# x and y of a line.
+Line = tuple[np.ndarray, np.ndarray]
 
 
 def draw(figure: Figure, title: str) -> bytes:
     """Returns a PNG of a confusion matrix, by shares of rows, or histograms."""
-    canvas = make_canvas(5.2, 4.4)
+    wide = is_wide(figure)
+    canvas = make_canvas(*((8.4, 7.6) if wide else (5.2, 4.4)))
     axes = canvas.figure.add_subplot()
     axes.set_title(title, **_PLAIN)
     if isinstance(figure, ConfusionMatrix):
         _draw_matrix(axes, figure)
     else:
         _draw_distributions(axes, figure)
+    return to_png(canvas)
+
+
+def is_wide(figure: Figure) -> bool:
+    """Returns whether a figure has names of very many labels."""
+    return (
+        isinstance(figure, ConfusionMatrix)
+        and _MAX_LABELS_WITH_COUNTS
+        < len(figure.labels)
+        <= _MAX_LABELS_WITH_NAMES
+    )
+
+
+def draw_lines(lines: Mapping[str, Line], x_label: str) -> bytes:
+    """Returns a PNG of lines by their names."""
+    canvas = make_canvas(5.2, 3.0)
+    axes = canvas.figure.add_subplot()
+    for name, (x, y) in lines.items():
+        marker = "o" if len(x) < _FEW_POINTS else ""
+        axes.plot(x, y, marker=marker, markersize=4, label=name)
+    axes.set_xlabel(x_label)
+    axes.grid(alpha=0.3)
+    if len(lines) > 1:
+        axes.legend()
+    return to_png(canvas)
+
+
+def draw_histograms(groups: Mapping[str, np.ndarray], x_label: str) -> bytes:
+    """Returns a PNG of the shares of values, in bins, for each group."""
+    canvas = make_canvas(5.2, 3.0)
+    axes = canvas.figure.add_subplot()
+    highest = max(values.max() for values in groups.values())
+    bins = np.linspace(0, highest + 1, _NUM_BINS + 1)
+    for name, values in groups.items():
+        weights = np.full(len(values), 1 / len(values))
+        axes.hist(values, bins=bins, weights=weights, alpha=0.55, label=name)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel("share of the rows")
+    axes.legend()
+    return to_png(canvas)
+
+
+def draw_scatter(gold: np.ndarray, predicted: np.ndarray) -> bytes:
+    """Returns a PNG of predicted numbers over gold ones."""
+    canvas = make_canvas(5.2, 4.4)
+    axes = canvas.figure.add_subplot()
+    axes.scatter(gold, predicted, s=9, alpha=0.4)
+    ends = [gold.min(), gold.max()]
+    axes.plot(ends, ends, color="gray", linewidth=1)
+    axes.set_xlabel("label")
+    axes.set_ylabel("answer")
+    return to_png(canvas)
+
+
+def draw_reliability(measured: Mapping[str, Reliability]) -> bytes:
+    """Returns a PNG of accuracy over confidence, for each of the names."""
+    canvas = make_canvas(5.2, 4.4)
+    axes = canvas.figure.add_subplot()
+    axes.plot([0, 1], [0, 1], color="gray", linewidth=1)
+    for name, found in measured.items():
+        # The area of a point is the share of the answers there.
+        sizes = 5 + 600 * found.counts / found.counts.sum()
+        x, y = found.confidences, found.accuracies
+        axes.scatter(x, y, s=sizes, alpha=0.6, label=name)
+    axes.set_xlabel("probability of the answer")
+    axes.set_ylabel("share of right answers")
+    axes.grid(alpha=0.3)
+    # As large as the points of few answers are.
+    for handle in axes.legend().legend_handles[-len(measured) :]:
+        handle.set_sizes([40])
     return to_png(canvas)
 
 
@@ -53,9 +132,8 @@ def _draw_matrix(axes: Any, figure: ConfusionMatrix) -> None:
     counts = figure.counts
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    ticks = range(len(figure.labels))
-    axes.set_xticks(ticks, figure.labels, rotation=30, ha="right", **_PLAIN)
-    axes.set_yticks(ticks, figure.labels, **_PLAIN)
+    if len(figure.labels) <= _MAX_LABELS_WITH_NAMES:
+        _name_labels(axes, figure.labels)
     axes.set_xlabel("answer")
     axes.set_ylabel("label")
     if len(figure.labels) > _MAX_LABELS_WITH_COUNTS:
@@ -65,6 +143,16 @@ def _draw_matrix(axes: Any, figure: ConfusionMatrix) -> None:
         axes.text(
             column, row, str(count), ha="center", va="center", color=color
         )
+
+
+def _name_labels(axes: Any, labels: list[str]) -> None:
+    many = len(labels) > _MAX_LABELS_WITH_COUNTS
+    short = [n if len(n) <= 24 else f"{n[:23]}…" for n in labels]
+    style = {**_PLAIN, "fontsize": 8 if many else 10}
+    angle = 90 if many else 30
+    align = "center" if many else "right"
+    axes.set_xticks(range(len(short)), short, rotation=angle, ha=align, **style)
+    axes.set_yticks(range(len(short)), short, **style)
 
 
 def _draw_distributions(axes: Any, figure: Distributions) -> None:

@@ -16,15 +16,32 @@ caption { text-align: left; color: #555; padding-bottom: 0.4rem; }
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #ddd;
   text-align: left; vertical-align: top; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
-figure { margin: 1.5rem 0; } figcaption { color: #555; font-size: 0.9rem; }
-img { max-width: 100%; height: auto; background: #fff; }
-pre { overflow-x: auto; background: #f4f4f4; padding: 0.7rem; }
+td.number { white-space: nowrap; }
+figure { display: inline-block; vertical-align: top; max-width: 100%;
+  margin: 0.7rem 1rem 0.7rem 0; }
+figcaption { color: #555; font-size: 0.9rem; }
+img { width: 100%; height: auto; background: #fff; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f4f4f4;
+  padding: 0.7rem; }
+p { overflow-wrap: anywhere; }
 mark { background: none; color: inherit; padding: 0 0.1em; }
+@media (max-width: 40rem) {
+  th, td { padding: 0.3rem 0.4rem; }
+  .long thead { display: none; }
+  .long, .long caption, .long tbody, .long tr, .long td { display: block;
+    text-align: left; }
+  .long tr { border-bottom: 1px solid #888; padding: 0.6rem 0; }
+  .long td { border: 0; padding: 0; overflow-wrap: anywhere; }
+  .long td::before { content: attr(data-column) ": "; color: #777; }
+}
 @media (prefers-color-scheme: dark) {
   body { color: #ddd; background: #181818; } th, td { border-color: #444; }
   caption, figcaption { color: #aaa; } pre { background: #262626; }
 }
 """
+
+# More characters of a row than a phone has room for.
+_LONG = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +62,8 @@ class Code:
 class Table:
     """Rows of cells that are written by `str`; those of numbers to the right.
 
+    The cells of long rows are below each other on a phone.
+
     A column is one of numbers if every cell that is not empty begins with a
     digit or a sign.
     """
@@ -56,11 +75,15 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A PNG, what it shows in words, and the name of its file in Markdown."""
+    """A PNG, what it shows in words, and the name of its file in Markdown.
+
+    `width` is that on a wide screen, in heights of a line of text.
+    """
 
     png: bytes
     caption: str
     name: str
+    width: int = 28
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +111,18 @@ class Page:
     title: str
     introduction: Sequence[Part]
     sections: Sequence[Section]
+
+
+def without_empty_columns(table: Table) -> Table:
+    """Returns a table without the columns that have no cell."""
+    kept = [
+        number
+        for number in range(len(table.columns))
+        if any(str(row[number]) for row in table.rows)
+    ]
+    rows = [[row[number] for number in kept] for row in table.rows]
+    columns = [table.columns[number] for number in kept]
+    return dataclasses.replace(table, columns=columns, rows=rows)
 
 
 def to_html(page: Page) -> str:
@@ -127,31 +162,41 @@ def _html_part(part: Part) -> str:
             return f"<pre>{html.escape(text)}</pre>"
         case Table():
             return _html_table(part)
-        case Figure(png, caption):
+        case Figure(png, caption, width=width):
             encoded = base64.b64encode(png).decode()
+            shown = html.escape(caption)
             return (
-                f'<figure><img alt="{html.escape(caption)}" '
+                f'<figure style="width: {width}rem"><img alt="{shown}" '
                 f'src="data:image/png;base64,{encoded}">'
-                f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+                f"<figcaption>{shown}</figcaption></figure>"
             )
         case MarkedText(words):
             return f"<p>{' '.join(_marked(*word) for word in words)}</p>"
 
 
 def _html_table(table: Table) -> str:
-    number = [' class="number"' if n else "" for n in _are_numbers(table)]
+    kinds = [' class="number"' if n else "" for n in _are_numbers(table)]
+    long = any(sum(len(str(c)) for c in row) > _LONG for row in table.rows)
+    if long:
+        names = (html.escape(name) for name in table.columns)
+        pairs = zip(kinds, names, strict=True)
+        kinds = [f'{kind} data-column="{name}"' for kind, name in pairs]
+    table_kind = ' class="long"' if long else ""
 
     def row(tag: str, cells: Sequence[Any]) -> str:
         written = (
-            f"<{tag}{kind}>{html.escape(str(cell))}</{tag}>"
-            for kind, cell in zip(number, cells, strict=True)
+            # Long names may be divided there.
+            f"<{tag}{kind}>{html.escape(str(cell)).replace('_', '_<wbr>')}"
+            f"</{tag}>"
+            for kind, cell in zip(kinds, cells, strict=True)
         )
         return f"<tr>{''.join(written)}</tr>"
 
     caption = html.escape(table.caption)
     return "\n".join(
         [
-            f'<div class="wide"><table><caption>{caption}</caption>',
+            f'<div class="wide"><table{table_kind}>',
+            f"<caption>{caption}</caption>",
             f"<thead>{row('th', table.columns)}</thead><tbody>",
             *(row("td", cells) for cells in table.rows),
             "</tbody></table></div>",

@@ -26,7 +26,11 @@ _LOCK = "lock"
 # Key of the settings that changed after the start, in config.json.
 _CHANGES = "changes"
 _IN_USE_HINT = "End that job first, or give another --run_dir."
-_CONFIGS = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
+# The class of the settings of each job, as in config.json.
+CONFIGS: dict[str, type] = {
+    "pretrain": PretrainConfig,
+    "finetune": FinetuneConfig,
+}
 
 
 def extended(config: Any, runtime: RuntimeConfig) -> Any:
@@ -80,7 +84,7 @@ def _changes(
 ) -> dict[str, list]:
     """Returns the allowed changes; raises UserError for others."""
     recorded.pop(_CHANGES, None)
-    config_type = _CONFIGS[description["job"]]
+    config_type = CONFIGS[description["job"]]
     # An earlier version's lacks the settings that came since.
     defaults = {"config": to_dict(config_type())}
     if "model" in description:

@@ -32,7 +32,7 @@ _MIN_CHUNKS = 4
 # Settings that only predictions depend on.
 DECODING_SETTINGS = (
     *("null_threshold", "label_thresholds", "n_best_size"),
-    *("max_answer_length", "word_boundaries"),
+    *("max_answer_length", "word_boundaries", "temperature"),
 )
 
 _Value = TypeVar("_Value")

@@ -47,7 +47,9 @@ def test_a_finished_run_is_left_and_other_settings_are_refused(
 ):
     run_dir = shutil.copytree(finished[0], tmp_path / "run")
     flags = shlex.join(flags_of(small_config, shards_dir, run_dir))
-    printed = program(f"pretrain {flags}").stdout
+    printed = program(f"pretrain {flags} --report").stdout
+    report = (run_dir / "report.html").read_text()
+    assert "Held-out text with masks" in report
     assert f"{run_dir} has been trained to its end, step 12." in printed
     assert "masked-LM accuracy" in printed
     line = refused(f"pretrain {flags} --train_data=")
@@ -83,7 +85,7 @@ def test_a_task_of_glue(tmp_path, pretrained, sentences):
     flags = f"{task} --feature_cache={cache}"
     done = program(
         f"finetune {flags} --init_from={pretrained} --run_dir={runs} "
-        "--num_runs=2 --max_seq_length=32 --num_train_steps=2 "
+        "--num_runs=2 --max_seq_length=32 --num_train_steps=2 --noreport "
         "--train_batch_size=4"
     )
     source = "Settings for a model 32 wide and 12 examples: learning_rate="
@@ -242,6 +244,15 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             "baseline --task=RTE --data_dir=a --columns=text=a",
             "--columns=text=a is for --task=custom; the columns of RTE are",
         ),
+        ("report --run_dir={t}", "{t} is not a run directory: no {t}/config"),
+        (
+            "report --run_dir={t}/finetune",
+            "finetune is a fine-tuning run: give its --task and --data_dir",
+        ),
+        (
+            "report --run_dir={t}/pretrain --task=RTE --data_dir=a",
+            "pretrain is a pretraining run; --task and --data_dir are for fi",
+        ),
         (
             "baseline --task=RTE --data_dir=a --quoting=none",
             "--quoting is for your own files .--task=classification, "
@@ -285,9 +296,12 @@ def test_mistakes(tmp_path, command, message):
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "utf16.txt").write_bytes("Tea.".encode("utf-16"))
+    for job in ("pretrain", "finetune"):
+        (tmp_path / job).mkdir()
+        (tmp_path / job / "config.json").write_text(json.dumps({"job": job}))
     before = sorted(os.listdir(tmp_path))
     line = refused(command.format(t=tmp_path))
-    assert re.search(message, line), line
+    assert re.search(message.replace("{t}", str(tmp_path)), line), line
     assert sorted(os.listdir(tmp_path)) == before
 
 

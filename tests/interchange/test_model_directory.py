@@ -205,6 +205,7 @@ def test_a_task_there_and_back(tmp_path):
         null_threshold=-2.75,
         word_boundaries="punctuation",
         label_thresholds="0.25,0.5",
+        temperature=1.5,
     )
     assert not to_dict(features).items() & to_dict(FeatureConfig()).items()
     assert read_task_record(str(tmp_path), 512) is None

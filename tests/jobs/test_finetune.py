@@ -24,8 +24,10 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.jobs import finetune
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.finetune import run_finetuning
+from albert_tf.jobs.run_reports import finetuning_report
 from albert_tf.jobs.task_evaluation import evaluate_task
 from albert_tf.modeling.models import AlbertForClassification
+from albert_tf.report.page import Table
 from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.rundir.run_results import read_comparison, title
 from albert_tf.tasks.catalog import TASKS
@@ -77,6 +79,7 @@ def run(
     model_changes=None,
     recipe="none",
     runtime=None,
+    report=None,
     log=print,
     **changes,
 ):
@@ -89,6 +92,7 @@ def run(
         model_changes=model_changes,
         recipe=recipe,
         runtime=runtime,
+        report=report,
         log=log,
     )
 
@@ -206,25 +210,28 @@ def test_it_is_compared_with_a_simple_model(finished):
     assert "TF-IDF with a linear model (100.0%; " in sentence
 
 
-def test_a_comparison_that_fails_leaves_the_model(
+def test_a_comparison_or_report_that_fails_leaves_the_model(
     data_dir, pretrained, tmp_path, monkeypatch
 ):
     def fail(*args, **options):
         raise MemoryError("too large")
 
     monkeypatch.setattr(finetune, "compare_with_baseline", fail)
+    monkeypatch.setattr(finetune, "finetuning_page", fail)
     lines = []
     run(
         data_dir,
         pretrained,
         tmp_path / "run",
         num_train_steps=1,
+        report=[],
         log=lines.append,
     )
-    assert (
-        "The comparison with a simple model failed (MemoryError: too large); "
-        "the model is complete."
-    ) in lines
+    reason = "(MemoryError: too large); the model is complete."
+    assert lines[-2:] == [
+        f"The comparison with a simple model failed {reason}",
+        f"WARNING: {tmp_path}/run/report.html was not written {reason}",
+    ]
     assert (tmp_path / "run/model/model.safetensors").is_file()
     assert read_comparison(str(tmp_path / "run")) == ({}, [])
 
@@ -717,3 +724,63 @@ def test_without_a_best_evaluation_the_last_step_is_the_model(
     ) in capsys.readouterr().out
     assert (run_dir / "model/model.safetensors").is_file()
     assert title(str(run_dir)) == str(run_dir)
+
+
+def test_the_temperature_is_that_of_the_evaluation(finished):
+    run_dir, evaluation = finished
+    with open(f"{run_dir}/model/task.json") as file:
+        record = json.load(file)
+    assert record["features"]["temperature"] == evaluation["temperature"]
+    # Nearly all answers are right, so the probabilities may be bolder.
+    assert 0.01 < evaluation["temperature"] < 1
+
+
+@pytest.mark.slow
+def test_probabilities_without_a_temperature(data_dir, pretrained, tmp_path):
+    settings = {"num_train_steps": 2, "calibrate": False}
+    evaluation = run(data_dir, pretrained, tmp_path / "run", **settings)
+    assert "temperature" not in evaluation
+    record = json.loads((tmp_path / "run/model/task.json").read_text())
+    assert record["features"]["temperature"] == 1
+
+
+@pytest.mark.slow
+def test_a_run_ends_with_a_report(data_dir, pretrained, tmp_path, monkeypatch):
+    """Of the best model, also after the run; the answers are the same."""
+    page = finetune.finetuning_page
+    pages = []
+    monkeypatch.setattr(
+        finetune,
+        "finetuning_page",
+        lambda run: pages.append(page(run)) or pages[0],
+    )
+    lines = []
+    run(
+        data_dir,
+        pretrained,
+        tmp_path,
+        report=["python -m bin.finetune", "Settings of a recipe."],
+        log=lines.append,
+        num_train_steps=30,
+        eval_steps=10,
+    )
+    assert lines[-1] == f"The report is in {tmp_path}/report.html."
+    text = (tmp_path / "report.html").read_text()
+    for part in ("python -m bin.finetune<", "Settings of a recipe.", "TF-IDF"):
+        assert part in text
+    later = finetuning_report(str(tmp_path), CLASSIFICATION, str(data_dir))
+    titles = [section.title for section in later.sections]
+    assert titles == [section.title for section in pages[0].sections]
+    assert "Words that decided" in titles
+    for name in ("Answers", "Calibration", "Worst mistakes", "Data"):
+        ours, again = (
+            next(s for s in page.sections if s.title == name)
+            for page in (pages[0], later)
+        )
+        tables = [
+            [p for p in s.parts if isinstance(p, Table)] for s in (ours, again)
+        ]
+        assert tables[0] == tables[1], name
+    other = dataclasses.replace(CLASSIFICATION, name="other")
+    with pytest.raises(UserError, match="is a run of classification; expected"):
+        finetuning_report(str(tmp_path), other, str(data_dir))

@@ -34,6 +34,7 @@ def predictors(tiny_tokenizer, tmp_path_factory):
         max_query_length=9,
         doc_stride=5,
         null_threshold=9.0,
+        temperature=0.6,
     )
 
     @functools.cache

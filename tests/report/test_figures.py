@@ -7,9 +7,17 @@ import pytest
 from PIL import Image
 from pretraining_runs import events
 
-from albert_tf.report.figures import draw
+from albert_tf.report.figures import (
+    draw,
+    draw_histograms,
+    draw_lines,
+    draw_reliability,
+    draw_scatter,
+    is_wide,
+)
 from albert_tf.rundir.monitor import Monitor
 from albert_tf.tasks.kinds.base import ConfusionMatrix, Distributions
+from albert_tf.tasks.metrics.calibration import reliability
 
 
 def pixels(png):
@@ -60,3 +68,29 @@ def test_tensorboard_has_the_figure(tmp_path):
     assert (int(width), int(height)) == Image.open(io.BytesIO(png)).size
     metadata = found.SummaryMetadata("answers")
     assert metadata.plugin_data.plugin_name == "images"
+
+
+@pytest.mark.parametrize(
+    "draw_it",
+    [
+        lambda: draw_lines({"a": (np.arange(2), np.arange(2))}, "step"),
+        lambda: draw_lines({n: (np.zeros(1), np.ones(1)) for n in "ab"}, "x"),
+        lambda: draw_histograms({"a": np.arange(9), "b": np.ones(1)}, "x"),
+        lambda: draw_scatter(np.arange(9.0), np.arange(9.0)[::-1]),
+        lambda: draw_reliability(
+            {"a": reliability(np.array([[1.0, 0.0]]), np.array([0]))}
+        ),
+        lambda: draw(
+            ConfusionMatrix([f"label {n}" for n in range(14)], np.eye(14)), ""
+        ),
+    ],
+)
+def test_figures_of_reports(draw_it, recwarn):
+    assert pixels(draw_it()).std() > 1
+    assert not recwarn.list
+
+
+def test_many_names_make_a_wide_figure():
+    assert is_wide(ConfusionMatrix(["n"] * 14, np.eye(14)))
+    assert not is_wide(ConfusionMatrix(["n"] * 50, np.eye(50)))
+    assert not is_wide(matrix([[1, 0], [0, 1]]))

@@ -15,6 +15,7 @@ from albert_tf.report.page import (
     Table,
     to_html,
     to_markdown,
+    without_empty_columns,
 )
 
 NASTY = "a <b> & \"c\" | 'd'\nx"
@@ -83,6 +84,29 @@ def test_columns_of_numbers_stand_to_the_right(read):
     assert (
         cells == [("th", "class", "number")] + [("td", "class", "number")] * 2
     )
+
+
+def test_cells_of_long_rows_have_the_name_of_their_column():
+    table = Table(["text", "n"], [["x" * 120, 1], ["y", 2]])
+    found = _Reader()
+    found.feed(to_html(Page("T", [table], [])))
+    assert ("table", "class", "long") in found.attributes
+    names = [
+        v for tag, n, v in found.attributes if (tag, n) == ("td", "data-column")
+    ]
+    assert names == ["text", "n", "text", "n"]
+
+
+def test_long_names_may_be_divided():
+    page = to_html(Page("T", [Table(["a_b"], [["c_<d>"]])], []))
+    assert "<th>a_<wbr>b</th>" in page
+    assert "<td>c_<wbr>&lt;d&gt;</td>" in page
+
+
+def test_columns_without_a_cell_go():
+    table = Table(["a", "b", "c"], [["", 0, ""], ["", "", "x"]], "T")
+    found = without_empty_columns(table)
+    assert found == Table(["b", "c"], [[0, ""], ["", "x"]], "T")
 
 
 def test_strength_of_a_word_is_bounded(read):

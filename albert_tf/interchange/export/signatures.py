@@ -214,7 +214,8 @@ class SignatureGraph:
         }
         with self.weights.scope():
             outputs = model({**others, **features}, heads_only=True)
-        return head.exported_outputs(outputs)
+        temperature = 1.0 if head.is_pretrained else self.config.temperature
+        return head.exported_outputs(outputs, temperature)
 
     def _embed(self, features: Tensors) -> Tensors:
         with self.weights.scope():

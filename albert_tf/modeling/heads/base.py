@@ -154,16 +154,19 @@ class Head(ConfiguredLayer):
         return sum(total for total, _ in pairs), pairs[0][1]
 
     @classmethod
-    def exported_outputs(cls, outputs: Tensors) -> Tensors:
+    def exported_outputs(
+        cls, outputs: Tensors, temperature: float = 1.0
+    ) -> Tensors:
         """Returns the outputs of an exported model, from those of the head.
 
         The same, or `probabilities` where there is one, of logits that are
-        learned with a cross-entropy. The export adds the likeliest class as
-        `label` where the classes have names.
+        learned with a cross-entropy, divided by `temperature`. The export adds
+        the likeliest class as `label` where the classes have names.
         """
         losses = [trained.loss for trained in cls.labelled_outputs]
         if losses == [weighted_cross_entropy]:
-            return {"probabilities": ops.softmax(outputs[cls.outputs[0]])}
+            logits = outputs[cls.outputs[0]] / temperature
+            return {"probabilities": ops.softmax(logits)}
         return {name: outputs[name] for name in cls.outputs}
 
     def signatures(self, graph: Any) -> dict[str, Any]:

@@ -60,9 +60,12 @@ class MultiLabelHead(DenseHead):
     }
 
     @classmethod
-    def exported_outputs(cls, outputs: Tensors) -> Tensors:
+    def exported_outputs(
+        cls, outputs: Tensors, temperature: float = 1.0
+    ) -> Tensors:
         """Returns `probabilities` `[batch, labels]`."""
-        return {"probabilities": ops.sigmoid(outputs["logits"])}
+        logits = outputs["logits"] / temperature
+        return {"probabilities": ops.sigmoid(logits)}
 
 
 @serializable

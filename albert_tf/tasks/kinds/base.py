@@ -287,6 +287,13 @@ class Kind(abc.ABC):
         """
         return None
 
+    def fitted_temperature(self, scored: ScoredExamples) -> float | None:
+        """Returns the temperature that fits labelled examples best.
+
+        None where the scores are no probabilities of classes.
+        """
+        return None
+
     def config_to_save(
         self, config: FeatureConfig, metrics: Mapping[str, float]
     ) -> FeatureConfig:

@@ -27,6 +27,7 @@ from albert_tf.tasks.kinds.base import (
     metric_values,
 )
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
+from albert_tf.tasks.metrics.calibration import fit_temperature
 
 # Labels that a confusion matrix has at most.
 _MAX_MATRIX_LABELS = 100
@@ -52,14 +53,31 @@ class ClassKind(Kind):
         self, features: Features, outputs: Outputs, config: FeatureConfig
     ) -> list[np.ndarray]:
         """Returns the probabilities of each example."""
-        return list(softmax(np.array(outputs["logits"])))
+        logits = np.array(outputs["logits"], np.float64)
+        return list(softmax(logits / config.temperature))
+
+    def fitted_temperature(self, scored: ScoredExamples) -> float:
+        """Returns the temperature by which to divide the logits further."""
+        gold, _ = self.gold_and_predicted(scored)
+        return fit_temperature(self.probabilities(scored), gold)
+
+    def config_to_save(
+        self, config: FeatureConfig, metrics: Mapping[str, float]
+    ) -> FeatureConfig:
+        """Returns the settings with the temperature of the evaluation."""
+        temperature = metrics.get("temperature", config.temperature)
+        return dataclasses.replace(config, temperature=temperature)
+
+    def probabilities(self, scored: ScoredExamples) -> np.ndarray:
+        """Returns them, `[examples, classes]` or `[words of all, classes]`."""
+        return np.concatenate([np.atleast_2d(row) for row in scored.scores])
 
     def gold_and_predicted(
         self, scored: ScoredExamples
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns label ids, both `[examples]` or `[words of all]`."""
         gold = self.label_ids(scored.examples, scored.labels)
-        return gold, _probabilities(scored).argmax(axis=1)
+        return gold, self.probabilities(scored).argmax(axis=1)
 
     def compute_metrics(
         self, scored: ScoredExamples, metrics: Mapping[str, Metric]
@@ -88,7 +106,7 @@ class ClassKind(Kind):
         label_ids, predicted = self.gold_and_predicted(scored)
         names = list(self.class_names(scored))
         if len(names) > _MAX_MATRIX_LABELS:
-            highest = _probabilities(scored).max(axis=1)
+            highest = self.probabilities(scored).max(axis=1)
             right = predicted == label_ids
             return Distributions(
                 "probability of the answer",
@@ -100,7 +118,7 @@ class ClassKind(Kind):
 
     def constant_prediction(self, scored: ScoredExamples) -> str | None:
         """Returns the class that all examples, or words, are given."""
-        classes = _probabilities(scored).argmax(axis=1)
+        classes = self.probabilities(scored).argmax(axis=1)
         if len(classes) < 2 or classes.min() < classes.max():
             return None
         return self.class_names(scored)[classes[0]]
@@ -267,10 +285,6 @@ def scores_table(name: str, rows: Mapping[str, Sequence[float]]) -> Table:
             for label, row in rows.items()
         ],
     )
-
-
-def _probabilities(scored: ScoredExamples) -> np.ndarray:
-    return np.concatenate([np.atleast_2d(row) for row in scored.scores])
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -203,7 +203,8 @@ class TokenClassification(ClassKind):
 
         def probabilities(row: int) -> np.ndarray:
             firsts = np.flatnonzero(features.row(row, "label_weights"))
-            return softmax(outputs["logits"][row][firsts]).astype(np.float32)
+            logits = outputs["logits"][row][firsts].astype(np.float64)
+            return softmax(logits / config.temperature).astype(np.float32)
 
         return [
             np.concatenate([probabilities(row) for row in rows])

@@ -21,6 +21,7 @@ FEATURES = FeatureConfig(
     null_threshold=0.881,
     # Random weights are sure of themselves.
     label_thresholds="0.9,0.5,0.1",
+    temperature=1.7,
 )
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 

@@ -215,3 +215,25 @@ def test_constant_prediction():
     assert found(SCORES[:1] * 2) == "yes"
     # A single example has no other prediction to differ from.
     assert found(SCORES[:1]) is None
+
+
+def test_logits_are_divided_by_the_temperature():
+    logits = np.array([[0.0, 2.0, 1.0]], np.float32)
+    (found,) = KIND.scores(
+        None, {"logits": list(logits)}, FeatureConfig(temperature=4.0)
+    )
+    powers = np.exp([0.0, 0.5, 0.25])
+    np.testing.assert_allclose(found, powers / powers.sum())
+
+
+def test_the_temperature_of_an_evaluation_is_saved():
+    saved = KIND.config_to_save(CONFIG, {"temperature": 1.5, "loss": 2.0})
+    assert saved == FeatureConfig(temperature=1.5)
+    assert KIND.config_to_save(CONFIG, {"loss": 2.0}) == CONFIG
+
+
+def test_bold_answers_that_are_wrong_have_a_high_temperature():
+    bold = scored([0, 1] * 20, [[0.99, 0.005, 0.005]] * 40)
+    assert KIND.fitted_temperature(bold) > 2
+    right = scored([0, 0] * 20, [[0.6, 0.2, 0.2]] * 40)
+    assert KIND.fitted_temperature(right) < 1

@@ -2,7 +2,10 @@
 
 import numpy as np
 
-from albert_tf.jobs.sample_predictions import masked_sentences
+from albert_tf.report.sample_predictions import (
+    masked_samples,
+    masked_sentences,
+)
 
 
 class Letters:
@@ -37,7 +40,7 @@ def example():
 
 
 def test_the_whole_text():
-    assert masked_sentences(Letters(), *example()) == (
+    assert masked_sentences(masked_samples(Letters(), *example())) == (
         "> a **&#91;MASK&#93;**¹&lt; **D**²\n"
         "\n"
         "| mask | label | predictions |\n"
@@ -61,7 +64,9 @@ def test_the_beginning_of_a_long_text():
         "masked_lm_ids": np.array([[2, 2]]),
         "masked_lm_weights": np.ones((1, 2)),
     }
-    text = masked_sentences(Letters(), long, np.zeros((1, 2, 12)))
+    text = masked_sentences(
+        masked_samples(Letters(), long, np.zeros((1, 2, 12)))
+    )
     assert text.splitlines()[0].endswith("aa …")
     assert len(text.splitlines()[0]) < 300
     assert "| 2 |" not in text

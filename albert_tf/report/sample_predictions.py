@@ -1,7 +1,8 @@
-"""Sample predictions for masked sentences, as Markdown for TensorBoard."""
+"""Sample predictions for masked sentences, also as Markdown for TensorBoard."""
 
+import dataclasses
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -16,31 +17,66 @@ _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MARKDOWN = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\\`*_[]#|~"})
 
 
-def masked_sentences(
+@dataclasses.dataclass(frozen=True)
+class MaskedSample:
+    """The beginning of a text as the model saw it, and its predictions.
+
+    Attributes:
+        tokens: the text that each token adds, a space before words; its piece;
+            the number of its mask, None without one.
+        labels: of the masks, in the order of their numbers, from 1.
+        predictions: the likeliest (piece, probability) of each mask.
+        is_cut: whether the text goes on.
+    """
+
+    tokens: list[tuple[str, str, int | None]]
+    labels: list[str]
+    predictions: list[list[tuple[str, float]]]
+    is_cut: bool
+
+
+def masked_samples(
     tokenizer: Tokenizer,
     batch: Mapping[str, np.ndarray],
     logits: np.ndarray,
-) -> str:
-    """Returns the rows with their masks and predictions, in Markdown.
-
-    Each row is the beginning of the text as the model saw it, its masked
-    positions numbered, and a table: the label and the likeliest pieces of each.
+) -> list[MaskedSample]:
+    """Returns the rows of a batch with their masks and predictions.
 
     The batch is one of pretraining, its logits `[rows, predictions, vocab]`.
     """
-    return "\n\n".join(
-        _row(
+    return [
+        _sample(
             tokenizer,
             {name: np.asarray(values[row]) for name, values in batch.items()},
             np.asarray(logits[row]),
         )
         for row in range(len(logits))
-    )
+    ]
 
 
-def _row(
+def masked_sentences(samples: Sequence[MaskedSample]) -> str:
+    """Returns samples in Markdown.
+
+    Each is its text, with numbers at the masks, and a table of their labels
+    and predictions.
+    """
+    return "\n\n".join(map(_markdown, samples))
+
+
+def shown_prediction(prediction: tuple[str, float]) -> str:
+    """Returns a piece with its probability."""
+    piece, probability = prediction
+    return f"{piece} {probability:.0%}"
+
+
+def superscript(number: int) -> str:
+    """Returns a number in small raised digits."""
+    return str(number).translate(_SUPERSCRIPT)
+
+
+def _sample(
     tokenizer: Tokenizer, features: Mapping[str, np.ndarray], logits: np.ndarray
-) -> str:
+) -> MaskedSample:
     length = int(features["input_mask"].sum())
     ids = features["input_ids"][:length][:_MAX_TOKENS]
     positions = features["masked_lm_positions"]
@@ -49,18 +85,26 @@ def _row(
     )
     slots = slots[np.argsort(positions[slots], kind="stable")]
     numbers = {int(positions[slot]): n for n, slot in enumerate(slots, 1)}
-    text = "".join(
-        _marked(token, piece, numbers.get(position))
-        for position, (token, piece) in enumerate(_tokens(tokenizer, ids))
+    return MaskedSample(
+        tokens=[
+            (token, piece, numbers.get(position))
+            for position, (token, piece) in enumerate(_tokens(tokenizer, ids))
+        ],
+        labels=list(tokenizer.pieces(features["masked_lm_ids"][slots])),
+        predictions=[_top_k(tokenizer, logits[slot]) for slot in slots],
+        is_cut=length > len(ids),
     )
-    if length > len(ids):
+
+
+def _markdown(sample: MaskedSample) -> str:
+    text = "".join(_marked(*token) for token in sample.tokens)
+    if sample.is_cut:
         text += " …"
-    labels = tokenizer.pieces(features["masked_lm_ids"][slots])
+    rows = zip(sample.labels, sample.predictions, strict=True)
     table = [
-        f"| {number} | {_escaped(label)} | {_top_k(tokenizer, logits[slot])} |"
-        for number, (slot, label) in enumerate(
-            zip(slots, labels, strict=True), 1
-        )
+        f"| {number} | {_escaped(label)} | "
+        f"{_escaped(', '.join(map(shown_prediction, predictions)))} |"
+        for number, (label, predictions) in enumerate(rows, 1)
     ]
     head = ["| mask | label | predictions |", "|---:|---|---|"]
     return "\n".join([f"> {text.strip()}", "", *head, *table])
@@ -89,18 +133,14 @@ def _marked(token: str, piece: str, number: int | None) -> str:
     space = " " if token != word else ""
     # A piece may add nothing: the mark of a word alone.
     shown = _escaped(word or piece)
-    return f"{space}**{shown}**{str(number).translate(_SUPERSCRIPT)}"
+    return f"{space}**{shown}**{superscript(number)}"
 
 
-def _top_k(tokenizer: Tokenizer, logits: np.ndarray) -> str:
+def _top_k(tokenizer: Tokenizer, logits: np.ndarray) -> list[tuple[str, float]]:
     scores = np.exp(logits.astype(np.float64) - logits.max())
     best = np.argsort(-scores, kind="stable")[:_TOP_K]
-    return ", ".join(
-        f"{_escaped(piece)} {score:.0%}"
-        for piece, score in zip(
-            tokenizer.pieces(best), scores[best] / scores.sum(), strict=True
-        )
-    )
+    shares = (scores[best] / scores.sum()).tolist()
+    return list(zip(tokenizer.pieces(best), shares, strict=True))
 
 
 def _escaped(piece: str) -> str:

@@ -1,0 +1,159 @@
+"""The report of a run that has ended, from its directory and its data."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from albert_tf.config import (
+    MaskingConfig,
+    PretrainConfig,
+    from_dict,
+    override,
+    require,
+)
+from albert_tf.inputs.input_pipeline import PretrainingBatches, check_shards
+from albert_tf.inputs.length_buckets import bucket_widths
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    load_model_directory,
+)
+from albert_tf.jobs.pretraining_verdict import pretraining_verdict
+from albert_tf.jobs.task_evaluation import EvaluatedExamples
+from albert_tf.prediction.predictor import Predictor
+from albert_tf.records.shards import open_shards
+from albert_tf.report.finetuning_page import (
+    PREDICTION_BATCH,
+    FinetunedRun,
+    finetuning_page,
+)
+from albert_tf.report.page import Page
+from albert_tf.report.pretraining_page import (
+    PretrainedRun,
+    pretraining_page,
+    shards_row,
+)
+from albert_tf.report.run_sections import recorded_run
+from albert_tf.report.sample_predictions import MaskedSample, masked_samples
+from albert_tf.rundir.run_results import result
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.examples import Log
+from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
+from albert_tf.training.evaluator import Evaluator
+from albert_tf.training.training_loss import head_loss
+
+_NUM_SAMPLES = 4
+
+
+def finetuning_report(
+    run_dir: str,
+    task: Task,
+    data_dir: str,
+    *,
+    workers: int = 1,
+    cache_dir: str = "",
+    log: Log = print,
+) -> Page:
+    """Returns the report of a fine-tuning run.
+
+    Raises:
+        UserError: for a run of another task, or of other data.
+    """
+    recorded = recorded_run(run_dir)
+    require(
+        recorded.get("task") == task.name,
+        f"{run_dir} is a run of {recorded.get('task', recorded['job'])}; "
+        f"expected one of {task.name}.",
+    )
+    examples = {
+        split: task.read(data_dir, split, log)
+        for split in ("train", *task.evaluated.values())
+    }
+    _check_data(recorded, examples, data_dir)
+    training = recorded["config"]["training"]
+    batch_size = training["eval_batch_size"]
+    most = training["max_eval_steps"] * batch_size or None
+    loaded = load_model_directory(run_dir)
+    # The report has the probabilities without the temperature too.
+    config = override(loaded.features, {"temperature": 1.0})
+    builder = FeatureBuilder(
+        *(task.kind, loaded.tokenizer, config, loaded.labels or []),
+        *(workers, cache_dir, log),
+    )
+    held_out = {
+        suffix: EvaluatedExamples(
+            builder,
+            examples[split][:most],
+            batch_size=batch_size,
+            widths=bucket_widths(config.max_seq_length),
+        )
+        for suffix, split in task.evaluated.items()
+    }
+    features = {"train": builder.build(examples["train"], training=True)}
+    for suffix, split in task.evaluated.items():
+        examples[split] = held_out[suffix].examples
+        features[split] = held_out[suffix].features
+    evaluator = _evaluator(task, loaded)
+    scored = {s: part.score(evaluator)[1] for s, part in held_out.items()}
+    return finetuning_page(
+        FinetunedRun(
+            run_dir,
+            task,
+            examples,
+            features,
+            scored,
+            Predictor(loaded, PREDICTION_BATCH),
+        )
+    )
+
+
+def _evaluator(task: Task, loaded: LoadedModel) -> Evaluator:
+    return Evaluator(
+        loaded.model,
+        head_loss(task.kind.head),
+        strategy=tf.distribute.get_strategy(),
+    )
+
+
+def _check_data(
+    recorded: Mapping[str, Any],
+    examples: Mapping[str, Sequence[Any]],
+    data_dir: str,
+) -> None:
+    """Raises UserError for held-out examples that are not the run's."""
+    _, *held_out = examples.values()
+    digests = list(map(examples_digest, held_out))
+    require(
+        digests == recorded["dev_examples"],
+        f"{data_dir} has other dev examples than those of the run; give the "
+        "--data_dir, and the flags on how to read it, of the run.",
+    )
+
+
+def pretraining_report(run_dir: str, data: str = "") -> Page:
+    """Returns the report of a pretraining run.
+
+    `data`, a directory of shards or a glob, is read for samples of held-out
+    text; empty: without them.
+    """
+    config = from_dict(PretrainConfig, recorded_run(run_dir)["config"], run_dir)
+    samples: list[MaskedSample] = []
+    rows = []
+    if data:
+        with open_shards(data, "eval") as shards:
+            rows = [shards_row(shards, "eval")]
+            batches = PretrainingBatches(
+                shards,
+                masking_config=MaskingConfig(),
+                batch_size=_NUM_SAMPLES,
+                seed=config.training.seed,
+                training=False,
+            )
+            loaded = load_model_directory(run_dir)
+            check_shards(config.model, shards, loaded.tokenizer)
+            batch = batches.batch(0, range(_NUM_SAMPLES))
+            logits = loaded.model(batch)["masked_lm_logits"].numpy()
+            samples = masked_samples(loaded.tokenizer, batch, logits)
+    verdict = pretraining_verdict(result(run_dir), config)
+    run = PretrainedRun(run_dir, verdict, config.model, samples, rows)
+    return pretraining_page(run)

@@ -1,0 +1,124 @@
+"""The examples of a task in a report: numbers, labels, lengths, duplicates."""
+
+import collections
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from albert_tf.report.figures import draw_histograms
+from albert_tf.report.page import Figure, Paragraph, Part, Section, Table
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds.base import Kind
+
+_MAX_LABELS = 30
+_MAX_NAMED = 5
+
+
+def data_section(
+    kind: Kind,
+    examples: Mapping[str, Sequence[Any]],
+    features: Mapping[str, Features],
+) -> Section:
+    """Returns the examples of each split, "train" among them, as a section."""
+    parts: list[Part] = [_counts(examples, features)]
+    for split in examples:
+        if split != "train":
+            parts += _duplicates(
+                kind, examples["train"], examples[split], split
+            )
+    if kind.labelled:
+        parts += _labels(examples)
+    lengths = {name: of_split.lengths for name, of_split in features.items()}
+    caption = "Tokens of the rows, after truncation."
+    histogram = draw_histograms(lengths, "tokens")
+    return Section("Data", [*parts, Figure(histogram, caption, "lengths.png")])
+
+
+def _counts(
+    examples: Mapping[str, Sequence[Any]], features: Mapping[str, Features]
+) -> Table:
+    rows = []
+    for split, of_split in examples.items():
+        found = features[split]
+        truncated = len(found.truncated) / len(of_split)
+        rows.append(
+            [
+                split,
+                f"{len(of_split):,}",
+                f"{len(found):,}",
+                f"{found.lengths.mean():.1f}",
+                f"{found.lengths.max()}",
+                f"{truncated:.1%}",
+            ]
+        )
+    return Table(
+        ["split", "examples", "rows", "mean tokens", "longest", "truncated"],
+        rows,
+        "A row is one input of the model.",
+    )
+
+
+def duplicates(
+    kind: Kind, train: Sequence[Any], held_out: Sequence[Any]
+) -> list[tuple[Any, Any]]:
+    """Returns held-out examples whose texts are in training, each with one.
+
+    Texts are equal that differ in case or white space alone.
+    """
+    known = {_normalised(kind, example): example for example in train}
+    pairs = ((each, known.get(_normalised(kind, each))) for each in held_out)
+    return [(each, twin) for each, twin in pairs if twin is not None]
+
+
+def _normalised(kind: Kind, example: Any) -> tuple[str, ...]:
+    return tuple(
+        " ".join(text.casefold().split()) for text in kind.texts(example)
+    )
+
+
+def _duplicates(
+    kind: Kind, train: Sequence[Any], held_out: Sequence[Any], split: str
+) -> list[Part]:
+    found = duplicates(kind, train, held_out)
+    if not found:
+        return [Paragraph(f"No text of {split} is among those of training.")]
+    named = ", ".join(
+        f"{_place(each)} = {_place(twin)}" for each, twin in found[:_MAX_NAMED]
+    )
+    others = len(found) - _MAX_NAMED
+    more = f" and {others} others" if others > 0 else ""
+    return [
+        Paragraph(
+            f"WARNING: {len(found)} of {len(held_out)} {split} examples "
+            f"({len(found) / len(held_out):.1%}) have a text that training "
+            "has too, up to case and white space; the results on them say "
+            f"nothing about new texts. {named}{more}."
+        )
+    ]
+
+
+def _place(example: Any) -> str:
+    return os.path.basename(example.location)
+
+
+def _labels(examples: Mapping[str, Sequence[Any]]) -> list[Part]:
+    """Returns the share of each label in each split, of texts with one."""
+    counts = {
+        split: collections.Counter(
+            label
+            for example in of_split
+            if isinstance(label := getattr(example, "label", None), str)
+        )
+        for split, of_split in examples.items()
+    }
+    total = sum(counts.values(), collections.Counter())
+    if not total:
+        return []
+    rows = [
+        [label, *(f"{of[label] / of.total():.1%}" for of in counts.values())]
+        for label, _ in total.most_common(_MAX_LABELS)
+    ]
+    caption = "Shares of the labels."
+    if len(total) > _MAX_LABELS:
+        caption += f" The {_MAX_LABELS} most frequent of {len(total)}."
+    return [Table(["label", *counts], rows, caption)]

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from albert_tf.config import (
     FeatureConfig,
@@ -43,11 +43,14 @@ class TaskRecord:
         task: its name.
         features: its settings of features and of predictions.
         pairs: whether its examples are pairs of texts.
+        columns: of its training file, as `--columns` has them (`role=name`);
+            none where these have no names.
     """
 
     task: str
     features: FeatureConfig
     pairs: bool = False
+    columns: Sequence[str] = ()
 
     def write(self, directory: str) -> None:
         """Writes the file into a model directory."""
@@ -66,12 +69,13 @@ def read_task_record(
     path = os.path.join(directory, TASK_FILE)
     if not files.isfile(path):
         return None
-    # Records of earlier versions have no `pairs`.
-    values = {"pairs": False, **read_json(path)}
+    # Records of earlier versions have neither `pairs` nor `columns`.
+    values = {"pairs": False, "columns": [], **read_json(path)}
     for name, kind, expected in (
         ("task", str, "a string"),
         ("features", dict, "an object"),
         ("pairs", bool, "true or false"),
+        ("columns", list, "a list"),
     ):
         require(
             isinstance(values.get(name), kind),
@@ -84,7 +88,12 @@ def read_task_record(
         f"{path}: max_seq_length={config.max_seq_length} exceeds the model's "
         f"max_position_embeddings={max_position_embeddings}.",
     )
-    return TaskRecord(values["task"], config, values["pairs"])
+    columns = values["columns"]
+    require(
+        all(isinstance(column, str) for column in columns),
+        f"{path}: expected strings as 'columns', got {shown(columns)}.",
+    )
+    return TaskRecord(values["task"], config, values["pairs"], tuple(columns))
 
 
 @contextlib.contextmanager

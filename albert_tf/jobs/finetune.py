@@ -122,6 +122,7 @@ def run_finetuning(
             metric_names=_metric_names(task, metrics),
             log=log,
             task=task,
+            data_dir=data_dir,
             labels=labels,
             examples=examples,
             evaluated=_evaluated(config, task, builder, examples),
@@ -272,6 +273,7 @@ class _Finetuning(Job):
 
     name = "finetune"
     task: Task
+    data_dir: str
     labels: list[str]
     examples: dict[str, Sequence[Any]]
     evaluated: dict[str, EvaluatedExamples]
@@ -288,9 +290,11 @@ class _Finetuning(Job):
         return build(self.model_config, **options)
 
     def description(self) -> dict:
+        division = self.task.division(self.data_dir)
         return {
             "job": self.name,
             "task": self.task.name,
+            **({"held_out": division} if division else {}),
             "config": to_dict(self.config),
             "model": to_dict(self.model_config),
             "labels": self.labels,
@@ -367,6 +371,7 @@ class _Finetuning(Job):
                 self.task.name,
                 to_save,
                 pairs=self.task.kind.are_pairs(self.examples["train"]),
+                columns=self.task.columns(self.data_dir),
             ),
         )
 

@@ -243,7 +243,7 @@ def read_table(
 
         return _inputs(opened.rows, opened.record_of, form, roles_of)
 
-    return Inputs(inputs, num, table)
+    return Inputs(inputs, num or opened.num_rows, table)
 
 
 def _silent(line: str) -> None:

@@ -212,6 +212,7 @@ def test_types_of_parquet_are_kept(tmp_path):
     )
     path = tmp_path / "in.parquet"
     parquet.write_table(table, path, row_group_size=2)
+    assert read_table(str(path), (), "csv", silent).num == 3
     written = parquet.read_table(io.BytesIO(write(path)))
     assert written.select(table.column_names).equals(table)
     assert written.column_names == [*table.column_names, *ADDED, "error"]

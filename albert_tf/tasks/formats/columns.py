@@ -174,6 +174,7 @@ class Opened:
         columns: those of all rows; None: each line of JSON has its own.
         header: the first row of a table, with the names of its columns.
         schema: of an Arrow file.
+        num_rows: where it is known.
     """
 
     head: str
@@ -182,6 +183,7 @@ class Opened:
     columns: Sequence[str] | None = None
     header: Row | None = None
     schema: Any = None
+    num_rows: int | None = None
 
 
 def ending_of(path: str) -> str:
@@ -252,7 +254,12 @@ def _opened_arrow(path: str, table: ArrowTable) -> Opened:
         return Record(row.values, row.location)
 
     return Opened(
-        path, table.rows(), record_of, table.schema.names, schema=table.schema
+        path,
+        table.rows(),
+        record_of,
+        table.schema.names,
+        schema=table.schema,
+        num_rows=table.num_rows,
     )
 
 

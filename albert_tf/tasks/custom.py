@@ -289,8 +289,11 @@ def held_out(reader: Any, kind: Kind, split: Split) -> HeldOut:
 
 
 def _training_file(path: str, extensions: Sequence[str]) -> str:
-    """Returns the training file beside a file, or ""."""
-    found = split_paths(os.path.dirname(path), "train", extensions)
+    """Returns the training file beside that of another split, or ""."""
+    directory, name = os.path.split(path)
+    if name.partition(".")[0] not in itertools.chain(*_SPLIT_NAMES.values()):
+        return ""
+    found = split_paths(directory, "train", extensions)
     return found[0] if found else ""
 
 

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import gzip
 import random
 
@@ -138,7 +139,15 @@ def test_too_few_examples(write):
         classification_task().read(path, "train", str)
 
 
+def _write_into(write, name, content):
+    return write(f"reviews/{name}", content)
+
+
 def test_a_folder_for_each_class(write, tmp_path):
+    # Beside the directory lies what is not of it.
+    write("train.csv", "other,columns,of,label\n")
+    tmp_path /= "reviews"
+    write = functools.partial(_write_into, write)
     for label in ("pos", "neg"):
         for number in range(20):
             write(f"{label}/{number:02}.txt", f"{label} {number}\nmore\n")

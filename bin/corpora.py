@@ -19,7 +19,7 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "input",
         None,
-        "Plain text, Markdown or JSON lines, also gzipped: files, "
+        "Plain text, Markdown or JSON lines, also compressed: files, "
         "directories or globs, comma-separated.",
     )
     flags.DEFINE_integer(

@@ -7,7 +7,8 @@ python -m bin.finetune --task=custom \\
     --data_dir=mytask --init_from=runs/tiny --run_dir=runs/mytask
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -22,8 +23,13 @@ from albert_tf.config import (
     require,
 )
 from albert_tf.rundir.run_results import read_comparison, title
+from albert_tf.tasks.base import Task
 from albert_tf.tasks.recipes import RECIPES
+from albert_tf.tasks.splits import folded
 from bin import command_line, own_rows, tasks, training_programs
+
+if TYPE_CHECKING:
+    from albert_tf.jobs.repeated_runs import RepeatedRuns
 
 FLAGS = flags.FLAGS
 
@@ -54,6 +60,15 @@ def define_flags() -> None:
         "values.",
         lower_bound=1,
     )
+    flags.DEFINE_integer(
+        "folds",
+        0,
+        "Cross-validation: divide the training examples into so many parts, "
+        "stratified by class and with equal texts in one, and make a run for "
+        "each of them as dev, in RUN_DIR/fold-1 and so on; reports the mean, "
+        "the standard deviation and all values. 0: none.",
+        lower_bound=0,
+    )
     training_programs.define_flags()
     command_line.define_settings(
         FinetuneConfig(),
@@ -69,22 +84,19 @@ def define_flags() -> None:
 
 def main() -> None:
     task = tasks.chosen()
-    if FLAGS.num_runs > 1 and FLAGS.strategy == "multi_worker":
-        raise UserError(
-            f"--num_runs={FLAGS.num_runs} makes runs one after another, for "
-            "each of which the workers would have to meet anew; start each on "
-            "its own, with its --seed and --run_dir."
-        )
+    _check_repetition()
     training_programs.load_tensorflow()
     from albert_tf.cluster.environment import usable_cpus
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.jobs.finetune import run_finetuning
-    from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
+    from albert_tf.jobs.repeated_runs import cross_validate, repeat
 
     initial = find_initial_weights(FLAGS.init_from)
     config, model_changes, recipe = settings()
 
-    def run(config: FinetuneConfig, run_dir: str) -> dict[str, float]:
+    def run(
+        config: FinetuneConfig, run_dir: str, task: Task = task
+    ) -> dict[str, float]:
         return run_finetuning(
             config,
             task,
@@ -100,22 +112,66 @@ def main() -> None:
             report=training_programs.report_notes(),
         )
 
-    if FLAGS.num_runs == 1:
+    def run_fold(fold: int, run_dir: str) -> dict[str, float]:
+        print(f"Fold {fold} of {FLAGS.folds}, in {run_dir}:")
+        return run(
+            config, run_dir, folded(task, FLAGS.folds, fold, FLAGS.split_seed)
+        )
+
+    if FLAGS.folds:
+        found = cross_validate(
+            run_fold, folds=FLAGS.folds, run_dir=FLAGS.run_dir
+        )
+        _print_results(found, ("mean", "deviation"), "fold")
+    elif FLAGS.num_runs > 1:
+        found = repeat(
+            run, config, num_runs=FLAGS.num_runs, run_dir=FLAGS.run_dir
+        )
+        _print_results(found, ("median", "spread"), "run")
+    else:
         evaluation = run(config, FLAGS.run_dir)
         metrics, verdict = read_comparison(FLAGS.run_dir)
         training_programs.print_evaluation(
             evaluation | metrics, verdict, title(FLAGS.run_dir)
         )
-        return
-    results = repeat(
-        run, config, num_runs=FLAGS.num_runs, run_dir=FLAGS.run_dir
+
+
+def _check_repetition() -> None:
+    """Raises UserError for --num_runs and --folds that cannot be."""
+    require(
+        FLAGS.folds != 1 and not (FLAGS.folds and FLAGS.num_runs > 1),
+        f"--folds={FLAGS.folds} and --num_runs={FLAGS.num_runs}: expected two "
+        "folds or more, and no more than one run of each.",
     )
+    require(
+        not (FLAGS.folds and FLAGS.dev_fraction),
+        f"--folds={FLAGS.folds} and --dev_fraction={FLAGS.dev_fraction} both "
+        "choose the dev examples; give one.",
+    )
+    for name in ("num_runs", "folds"):
+        if FLAGS[name].value > 1 and FLAGS.strategy == "multi_worker":
+            raise UserError(
+                f"--{name}={FLAGS[name].value} makes runs one after another, "
+                "for each of which the workers would have to meet anew; start "
+                "each on its own, with its --seed and --run_dir."
+            )
+
+
+def _print_results(
+    results: "RepeatedRuns", statistics: Sequence[str], name: str
+) -> None:
+    """Prints the metrics of several runs, whose directories have a name."""
+    from albert_tf.jobs.repeated_runs import RESULTS_FILE
+
     rows = []
-    for name, row in results.summary().items():
-        numbers = row["median"], row["spread"], *row["values"]
-        rows.append([name, *(f"{number:.4f}" for number in numbers)])
-    seeds = [f"seed {run.seed}" for run in results.runs]
-    header = ["on dev", "median", "spread", *seeds]
+    for metric, row in results.summary().items():
+        numbers = *(row[statistic] for statistic in statistics), *row["values"]
+        rows.append([metric, *(f"{number:.4f}" for number in numbers)])
+    titles = [
+        f"fold {n}" if name == "fold" else f"seed {run.seed}"
+        for n, run in enumerate(results.runs, start=1)
+    ]
+    header = ["on dev", *statistics, *titles]
     print(f"\n{command_line.format_table(rows, header)}\n")
     median = results.median_run()
     if median.verdict:
@@ -124,7 +180,7 @@ def main() -> None:
         print(line)
     print(
         f"All results are in {FLAGS.run_dir}/{RESULTS_FILE}, the models in "
-        f"{FLAGS.run_dir}/run-1/model and so on."
+        f"{FLAGS.run_dir}/{name}-1/model and so on."
     )
 
 

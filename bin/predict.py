@@ -12,16 +12,23 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from absl import flags
 
 from albert_tf.cluster.stops import BAD_DATA, RunStopped
 from albert_tf.config import UserError, require
 from albert_tf.io import files
-from albert_tf.prediction.forms import Form, Input
-from albert_tf.prediction.inputs import is_table, read_lines, read_table
-from albert_tf.prediction.modes import MODES
+from albert_tf.io.compression import buffered, open_plain, packing, unpacked
+from albert_tf.prediction.forms import Input
+from albert_tf.prediction.inputs import (
+    INPUT_FORMATS,
+    Inputs,
+    read_lines,
+    read_table,
+    table_ending,
+)
+from albert_tf.prediction.modes import MODES, Mode
 from albert_tf.prediction.outputs import (
     NPY,
     Rows,
@@ -29,7 +36,8 @@ from albert_tf.prediction.outputs import (
     json_lines,
     write_rows,
 )
-from albert_tf.tasks.formats.columns import Reading
+from albert_tf.prediction.table_outputs import json_rows, write_table
+from albert_tf.tasks.formats.columns import PARQUET, Reading, ending_of
 from bin import command_line, own_rows, tasks
 
 if TYPE_CHECKING:
@@ -61,8 +69,17 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "input",
         None,
-        "A file with one text per line, a table with a header (.tsv, .csv) or "
-        "JSON lines (.jsonl); - reads lines of standard input.",
+        "A file with one text per line, a table with a header (.tsv, .csv), "
+        "JSON lines (.jsonl) or Parquet (.parquet), each also compressed (.gz, "
+        ".bz2, .xz, .zst); a directory of save_to_disk, or with a folder for "
+        "each class; - reads standard input.",
+    )
+    flags.DEFINE_enum(
+        "input_format",
+        "auto",
+        ["auto", "text", *INPUT_FORMATS],
+        "Form of --input. auto: by the end of its name; text: a text in each "
+        "line.",
     )
     flags.DEFINE_list(
         "columns",
@@ -70,8 +87,9 @@ def define_flags() -> None:
         "Columns of a table or JSON lines, as role=name with the roles of "
         "bin.finetune: text (once or twice); question and context; context, "
         "question (or none) and choice (for each). A label or number is not "
-        "read. Default: columns with these names, text_pair for a second "
-        "text; or else those beside label.",
+        "read. Default: the columns of fine-tuning, in the model's task.json; "
+        "or those with these names, text_pair for a second text; or else those "
+        "beside label.",
     )
     tasks.define_quoting_flag()
     flags.DEFINE_bool(
@@ -86,8 +104,10 @@ def define_flags() -> None:
         "-",
         "A file for the predictions, one line of JSON per text; - is standard "
         "output. *.csv, *.tsv: a table, with a column for the probability of "
-        "each label (classify, sentence-order, rate, answer). For embed also a "
-        f"*{NPY}: the mean states, float32 [texts, hidden].",
+        "each label (of lines: classify, sentence-order, rate, answer). Of a "
+        "table of inputs: its rows with added columns, in its form or that "
+        "which the name ends in, *.parquet too. *.gz and so on: compressed. "
+        f"For embed also a *{NPY}: the mean states, float32 [texts, hidden].",
     )
     flags.DEFINE_integer(
         "top_k", 5, "Pieces shown for each [MASK].", lower_bound=1
@@ -97,33 +117,60 @@ def define_flags() -> None:
 
 
 @contextlib.contextmanager
-def _inputs() -> Iterator[Callable[[Form], Iterator[Input]]]:
+def _inputs() -> Iterator[Inputs]:
     """Yields what reads the inputs; mistakes in the first are reported."""
     require(
         bool(FLAGS.text) != bool(FLAGS.input),
         "Give the texts with either --text or --input.",
     )
-    table = bool(FLAGS.input) and is_table(FLAGS.input)
+    ending = _table_ending()
     require(
-        table or not (FLAGS.columns or FLAGS.quoting),
+        ending is not None or not (FLAGS.columns or FLAGS.quoting),
         "--columns and --quoting are for an --input that is a table (.tsv, "
-        ".csv, .jsonl).",
+        ".csv, .jsonl, .parquet), or that --input_format says is one.",
     )
     if FLAGS.text:
         # The shell passes any bytes.
         lines = map(os.fsencode, FLAGS.text)
         yield read_lines(lines, "--text", may_have_header=False)
-    elif table:
-        log = functools.partial(print, file=sys.stderr)
-        quoting = FLAGS.quoting or Reading.quoting
-        yield read_table(FLAGS.input, FLAGS.columns, quoting, log)
-    else:
-        with (
-            contextlib.nullcontext(sys.stdin.buffer)
-            if FLAGS.input == "-"
-            else files.open(FLAGS.input)
-        ) as file:
-            yield read_lines(file, FLAGS.input, may_have_header=True)
+        return
+    read = functools.partial(
+        read_table,
+        FLAGS.input,
+        FLAGS.columns,
+        FLAGS.quoting or Reading.quoting,
+        _log,
+        ending=ending,
+    )
+    if ending is not None and FLAGS.input != "-":
+        yield read()
+        return
+    with (
+        contextlib.nullcontext(unpacked("-", buffered(sys.stdin.buffer.read1)))
+        if FLAGS.input == "-"
+        else open_plain(FLAGS.input)
+    ) as file:
+        if ending is None:
+            may_have_header = FLAGS.input_format != "text"
+            yield read_lines(file, FLAGS.input, may_have_header=may_have_header)
+        else:
+            yield read(lines=file)
+
+
+def _table_ending() -> str | None:
+    """Returns the ending of a table's form; None: there is none."""
+    if not FLAGS.input:
+        return None
+    ending = table_ending(FLAGS.input, FLAGS.input_format)
+    require(
+        FLAGS.input != "-" or ending != PARQUET,
+        "--input_format=parquet: Parquet is read from its end; give a file.",
+    )
+    return ending
+
+
+def _log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _predictor() -> "BasePredictor":
@@ -159,8 +206,8 @@ class _Counted:
         first: the first of these errors.
     """
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+    def __init__(self, rows: Rows, total: int | None) -> None:
+        self._rows, self._total = rows, total
         self.number = self.errors = 0
         self.first: UserError | None = None
 
@@ -173,7 +220,40 @@ class _Counted:
                     self.first = self.first or found
                 yield item, found
                 counts = {"errors": self.errors} if self.errors else {}
-                show(self.number, **counts)
+                show(self.number, self._total, **counts)
+
+
+def _predict(mode: Mode, inputs: Inputs, file: IO[bytes] | None) -> _Counted:
+    """Writes the predictions to a file or standard output; returns counts."""
+    predictor = _predictor()
+    mode = mode.of(predictor)
+    form = mode.form_for(
+        predictor.pairs if FLAGS.pairs is None else FLAGS.pairs
+    )
+    # A prediction may need a batch of inputs, which are kept until then.
+    read, kept = itertools.tee(inputs.read(form, predictor.columns))
+    items = (item.error or item.texts for item in read)
+    options = {"top_k": FLAGS.top_k} if FLAGS.mode == "fill-mask" else {}
+    predictions = mode.predict(predictor, items, **options)
+    rows = _Counted(zip(kept, predictions, strict=True), inputs.num)
+    labels = list(mode.labels(predictor))
+    if file is None:
+        lines = (
+            json_rows(rows, mode, inputs.table, _log)
+            if inputs.table
+            else json_lines(rows, mode)
+        )
+        for line in lines:
+            command_line.log(line)
+        return rows
+    with packing(file, FLAGS.output) as packed:
+        if inputs.table and ending_of(FLAGS.output) != NPY:
+            write_table(
+                packed, FLAGS.output, rows, mode, labels, inputs.table, _log
+            )
+        else:
+            write_rows(packed, FLAGS.output, rows, mode, form, labels)
+    return rows
 
 
 def main() -> None:
@@ -186,32 +266,16 @@ def main() -> None:
         FLAGS.pairs is None or mode.form is None,
         f"--pairs is for --mode=classify and rate; {FLAGS.mode} is neither.",
     )
-    check_output(FLAGS.output, FLAGS.mode)
-    to_file = FLAGS.output != "-"
+    is_table = _table_ending() is not None
+    check_output(FLAGS.output, FLAGS.mode, of_table=is_table)
     with (
         _inputs() as inputs,
-        files.replacing(FLAGS.output)
-        if to_file
-        else contextlib.nullcontext() as file,
+        contextlib.nullcontext()
+        if FLAGS.output == "-"
+        else files.replacing(FLAGS.output) as file,
     ):
         command_line.load_tensorflow()
-        predictor = _predictor()
-        mode = mode.of(predictor)
-        form = mode.form_for(
-            predictor.pairs if FLAGS.pairs is None else FLAGS.pairs
-        )
-        # A prediction may need a batch of inputs, which are kept until then.
-        read, kept = itertools.tee(inputs(form))
-        items = (item.error or item.texts for item in read)
-        options = {"top_k": FLAGS.top_k} if FLAGS.mode == "fill-mask" else {}
-        predictions = mode.predict(predictor, items, **options)
-        rows = _Counted(zip(kept, predictions, strict=True))
-        if to_file:
-            labels = mode.labels(predictor)
-            write_rows(file, FLAGS.output, rows, mode, form, labels)
-        else:
-            for line in json_lines(rows, mode):
-                command_line.log(line)
+        rows = _predict(mode, inputs, file)
     if rows.errors:
         raise RunStopped(
             f"{rows.errors} of {rows.number} texts have an error in place of "

@@ -16,6 +16,7 @@ from albert_tf.tasks.custom import (
 from albert_tf.tasks.formats.columns import Reading
 from albert_tf.tasks.formats.tables import QUOTING
 from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
+from albert_tf.tasks.splits import DEFAULT_FRACTION, Split
 
 FLAGS = flags.FLAGS
 # --helpshort lists them as flags of the program.
@@ -23,7 +24,7 @@ flags.disclaim_key_flags()
 
 _CUSTOM = "custom"
 # Flags beside --columns that only users' own files have.
-OF_OWN_FILES = ("quoting", "skip_bad_rows", "label_separator")
+OF_OWN_FILES = ("quoting", "skip_bad_rows", "label_separator", "dev_fraction")
 
 
 def define_flags(
@@ -36,7 +37,12 @@ def define_flags(
     `others` are further values of --task.
     """
     flags.DEFINE_enum("task", None, [*TASKS, _CUSTOM, *others], help)
-    flags.DEFINE_string("data_dir", None, data_help)
+    flags.DEFINE_string(
+        "data_dir",
+        None,
+        f"{data_help} Of your own files also one file, or a directory with a "
+        "folder for each class.",
+    )
     flags.DEFINE_list(
         "columns",
         [],
@@ -50,6 +56,22 @@ def define_flags(
         f"{columns_flag(['text=a, b', 'label=c'])}.",
     )
     define_quoting_flag()
+    flags.DEFINE_float(
+        "dev_fraction",
+        None,
+        "Share of your own training examples that is held out as dev, where "
+        "there are no dev files: stratified by class, equal texts on one side. "
+        f"Default: {DEFAULT_FRACTION} of a single file, or of a directory that "
+        "is not divided.",
+        lower_bound=0.001,
+        upper_bound=0.9,
+    )
+    flags.DEFINE_integer(
+        "split_seed",
+        0,
+        "Seed by which examples are held out, or divided into folds.",
+        lower_bound=0,
+    )
     flags.DEFINE_bool(
         "skip_bad_rows",
         False,
@@ -106,6 +128,7 @@ def _chosen() -> Task:
         FLAGS.quoting or Reading.quoting,
         FLAGS.skip_bad_rows,
         FLAGS.label_separator,
+        Split(FLAGS.dev_fraction, FLAGS.split_seed),
     )
     if FLAGS.task == _CUSTOM:
         require(

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from albert_tf.config import (
     FeatureConfig,
@@ -45,12 +45,15 @@ class TaskRecord:
         pairs: whether its examples are pairs of texts.
         base_model: the model on the hub that fine-tuning began with, as
             `owner/name@commit`; empty for others.
+        columns: of its training file, as `--columns` has them (`role=name`);
+            none where these have no names.
     """
 
     task: str
     features: FeatureConfig
     pairs: bool = False
     base_model: str = ""
+    columns: Sequence[str] = ()
 
     def write(self, directory: str) -> None:
         """Writes the file into a model directory."""
@@ -69,13 +72,19 @@ def read_task_record(
     path = os.path.join(directory, TASK_FILE)
     if not files.isfile(path):
         return None
-    # Records of earlier versions have neither.
-    values = {"pairs": False, "base_model": "", **read_json(path)}
+    # Records of earlier versions have none of these.
+    values = {
+        "pairs": False,
+        "base_model": "",
+        "columns": [],
+        **read_json(path),
+    }
     for name, kind, expected in (
         ("task", str, "a string"),
         ("features", dict, "an object"),
         ("pairs", bool, "true or false"),
         ("base_model", str, "a string"),
+        ("columns", list, "a list"),
     ):
         require(
             isinstance(values.get(name), kind),
@@ -88,8 +97,17 @@ def read_task_record(
         f"{path}: max_seq_length={config.max_seq_length} exceeds the model's "
         f"max_position_embeddings={max_position_embeddings}.",
     )
+    columns = values["columns"]
+    require(
+        all(isinstance(column, str) for column in columns),
+        f"{path}: expected strings as 'columns', got {shown(columns)}.",
+    )
     return TaskRecord(
-        values["task"], config, values["pairs"], values["base_model"]
+        values["task"],
+        config,
+        values["pairs"],
+        values["base_model"],
+        tuple(columns),
     )
 
 

@@ -164,6 +164,7 @@ def run_finetuning(
             metric_names=_metric_names(task, metrics),
             log=log,
             task=task,
+            data_dir=data_dir,
             labels=labels,
             examples=examples,
             evaluated=_evaluated(config, task, builder, examples),
@@ -336,6 +337,7 @@ class _Finetuning(Job):
 
     name = "finetune"
     task: Task
+    data_dir: str
     labels: list[str]
     examples: dict[str, Sequence[Any]]
     evaluated: dict[str, EvaluatedExamples]
@@ -364,9 +366,11 @@ class _Finetuning(Job):
         return model
 
     def description(self) -> dict:
+        division = self.task.division(self.data_dir)
         return {
             "job": self.name,
             "task": self.task.name,
+            **({"held_out": division} if division else {}),
             "config": to_dict(self.config),
             "model": to_dict(self.model_config),
             "labels": self.labels,
@@ -449,6 +453,7 @@ class _Finetuning(Job):
                 to_save,
                 pairs=self.task.kind.are_pairs(self.examples["train"]),
                 base_model=self.initial.hub_name,
+                columns=self.task.columns(self.data_dir),
             ),
         )
         if self.config.finetuning.lora_rank:

@@ -1,9 +1,9 @@
-"""One job with several seeds: the median, the range and all values."""
+"""One job with several seeds or folds: mean, median, range and all values."""
 
 import dataclasses
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,15 +43,17 @@ class RunResult:
 
 @dataclasses.dataclass(frozen=True)
 class RepeatedRuns:
-    """Runs that differ in their seeds, in this order."""
+    """Runs that differ in their seeds, or their folds, in this order."""
 
     best_metric: str
     runs: list[RunResult]
 
     def summary(self) -> dict[str, dict[str, Any]]:
-        """Returns `values`, `median` and `spread` (range) of each metric.
+        """Returns statistics of each metric, and its `values`.
 
-        They are those of the models; of `best_metric` also of the last steps.
+        `mean`, `deviation` (the standard deviation of a sample), `median` and
+        `spread` (range). They are those of the models; of `best_metric` also
+        of the last steps.
         """
         columns = {
             name: [run.evaluation[name] for run in self.runs]
@@ -63,6 +65,8 @@ class RepeatedRuns:
         return {
             name: {
                 "values": values,
+                "mean": float(np.mean(values)),
+                "deviation": _deviation(values),
                 "median": float(np.median(values)),
                 "spread": float(np.ptp(values)),
             }
@@ -93,6 +97,10 @@ class RepeatedRuns:
         return json_metrics(dataclasses.asdict(self) | rest)
 
 
+def _deviation(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
 def repeat(
     run: Callable[[FinetuneConfig, str], dict[str, float]],
     config: FinetuneConfig,
@@ -106,23 +114,48 @@ def repeat(
     repeated. `run` takes settings and a run directory, and returns the
     evaluation of its model.
     """
+
+    def with_seed(number: int, directory: str) -> dict[str, float]:
+        seed = config.training.seed + number - 1
+        return run(override(config, {"seed": seed}), directory)
+
+    return _run_all(with_seed, "run", num_runs, run_dir)
+
+
+def cross_validate(
+    run: Callable[[int, str], dict[str, float]], *, folds: int, run_dir: str
+) -> RepeatedRuns:
+    """Runs a job for each fold, in the directories fold-1 and so on.
+
+    `run` takes the number of a fold, from 1, and a run directory; see
+    `repeat`.
+    """
+    return _run_all(run, "fold", folds, run_dir)
+
+
+def _run_all(
+    run: Callable[[int, str], dict[str, float]],
+    name: str,
+    count: int,
+    run_dir: str,
+) -> RepeatedRuns:
     require(
         not files.exists(os.path.join(run_dir, CONFIG)),
         f"{run_dir} is the directory of one run; name another for several.",
     )
     runs: list[RunResult] = []
-    for number in range(num_runs):
-        seed = config.training.seed + number
-        directory = os.path.join(run_dir, f"run-{number + 1}")
-        evaluation = run(override(config, {"seed": seed}), directory)
+    for number in range(1, count + 1):
+        directory = os.path.join(run_dir, f"{name}-{number}")
+        evaluation = run(number, directory)
         metrics, verdict = read_comparison(directory)
         recorded = read_json(os.path.join(directory, CONFIG))
-        best_metric = recorded["config"]["training"]["best_metric"]
+        training = recorded["config"]["training"]
+        best_metric = training["best_metric"]
         last = evaluations(directory)[-1][best_metric]
         runs.append(
             RunResult(
                 directory,
-                seed,
+                training["seed"],
                 evaluation | metrics,
                 result(directory)["step"],
                 # A metric that is not defined is null in the log.

@@ -1,6 +1,7 @@
 """The texts that a prediction is made for: rows of a form, `Form`."""
 
 import dataclasses
+from typing import Any
 
 from albert_tf.config import UserError
 
@@ -9,11 +10,13 @@ from albert_tf.config import UserError
 class Input:
     """The texts of a line or row; those of an error as far as they are known.
 
-    `error` says why there can be no prediction, if so.
+    `error` says why there can be no prediction, if so. `row` is that of a
+    table, in its form.
     """
 
     texts: tuple[str, ...]
     error: UserError | None = None
+    row: Any = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)

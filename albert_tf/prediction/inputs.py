@@ -1,18 +1,20 @@
 """Inputs of predictions: lines of text, tables and JSON lines.
 
-Main entries: `read_lines` and `read_table`, which yield an `Input` each. What
-is wrong with one is its `error`, and the others are read.
+Main entries: `read_lines` and `read_table`, which return `Inputs`. What is
+wrong with one is its `error`, and the others are read.
 """
 
 import codecs
+import contextlib
+import dataclasses
 import itertools
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
+from albert_tf.io.compression import open_plain
 from albert_tf.io.encoding import refuse_utf16
 from albert_tf.prediction.forms import (
     CHOICES,
@@ -26,19 +28,21 @@ from albert_tf.tasks.custom import columns_flag
 from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.columns import (
     EXTENSIONS,
+    JSON_LINES,
     LABEL_COLUMN,
     LABELS_COLUMN,
     Reading,
     Record,
     Roles,
     Rows,
+    ending_of,
     infer_columns,
     json_record,
     open_rows,
 )
 from albert_tf.tasks.formats.race import question_with_option
+from albert_tf.tasks.formats.tables import DELIMITERS, Row
 
-_JSON_LINES = ".jsonl"
 # Roles of columns that predictions do not read.
 _UNREAD = ("label", "labels", "number")
 
@@ -49,9 +53,62 @@ _NAMES = {n for f in (PAIR, QUESTION, CHOICES) for n in f.columns} | {
 }
 
 
-def is_table(path: str) -> bool:
-    """Returns whether a file has columns, by the ending of its name."""
-    return os.path.splitext(path)[1] in EXTENSIONS
+# Ends of names of files with columns, by the values of --input_format.
+INPUT_FORMATS = {ending.removeprefix("."): ending for ending in EXTENSIONS}
+# What the name of a column looks like.
+_NAME = re.compile(r"[^\W\d][\w.-]*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table of inputs: what is needed to write its rows again.
+
+    Attributes:
+        path: of the file.
+        ending: of its name, which says its form; "" for a directory.
+        columns: those of all rows; None: each line of JSON has its own.
+        header: its first row, of .tsv and .csv.
+        schema: of Arrow's forms.
+        quoting: of its fields, a name of tables.QUOTING.
+        has_mark: whether it begins with the byte-order mark of UTF-8.
+    """
+
+    path: str
+    ending: str
+    columns: Sequence[str] | None = None
+    header: Row | None = None
+    schema: Any = None
+    quoting: str = Reading.quoting
+    has_mark: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Lines or rows to predict for.
+
+    Attributes:
+        read: yields them in a form, each read when it is due; takes this, and
+            the columns of the model's task, as `--columns` has them.
+        num: of them, if it is known.
+        table: that has them, if any.
+    """
+
+    read: Callable[[Form, Sequence[str]], Iterator[Input]]
+    num: int | None = None
+    table: Table | None = None
+
+
+def table_ending(path: str, input_format: str = "auto") -> str | None:
+    """Returns the ending that says how columns are read; None: lines.
+
+    It is "" for a directory.
+    """
+    if input_format != "auto":
+        return INPUT_FORMATS.get(input_format)
+    if path != "-" and files.isdir(path):
+        return ""
+    ending = ending_of(path)
+    return ending if ending in EXTENSIONS else None
 
 
 def decoded(
@@ -80,8 +137,8 @@ def decoded(
 
 def read_lines(
     lines: Iterable[bytes], source: str, *, may_have_header: bool
-) -> Callable[[Form], Iterator[Input]]:
-    """Returns a function that yields the inputs, each line read when it is due.
+) -> Inputs:
+    """Returns the inputs in lines of text.
 
     The first line is read at once. Raises UserError where there is none, where
     it is in UTF-16, and where it is the header of a table.
@@ -90,15 +147,16 @@ def read_lines(
     first = next(found, None)
     if first is None:
         raise UserError(f"{source} is empty.")
-    names = [n.strip(' "') for n in re.split(r"[\t,;]", first[1])]
     require(
-        not (may_have_header and _NAMES.issuperset(names)),
-        f"{source}, line 1: {listed(names, 12)} is the header of a table, and "
-        f"no text; end the file's name with {' or '.join(EXTENSIONS)} to read "
-        "its columns, or remove the line.",
+        not (may_have_header and first[1].startswith("PAR1")),
+        f"{source} is a Parquet file; end its name with .parquet.",
     )
+    if may_have_header:
+        _refuse_header(first[1], source, ())
 
-    def inputs(form: Form) -> Iterator[Input]:
+    def inputs(form: Form, columns: Sequence[str] = ()) -> Iterator[Input]:
+        if may_have_header:
+            _refuse_header(first[1], source, columns)
         for location, text, error in itertools.chain([first], found):
             texts = tuple(text.split("\t", form.tabs)) if form.tabs else (text,)
             if error:
@@ -106,42 +164,123 @@ def read_lines(
             else:
                 yield form.checked(texts, location)
 
-    return inputs
+    return Inputs(inputs)
+
+
+def _refuse_header(line: str, source: str, columns: Sequence[str]) -> None:
+    """Raises UserError for a line that names columns.
+
+    It names nothing but known columns; or several, among them a known one; or
+    those of the model's texts, which are among `columns`.
+    """
+    names = [n.strip(' "') for n in re.split(r"[\t,;]", line)]
+    pairs = [column.partition("=")[::2] for column in columns]
+    of_model = {name for role, name in pairs if role not in _UNREAD}
+    is_header = _NAMES.issuperset(names)
+    is_header |= bool(of_model) and of_model.issubset(names)
+    if len(names) > 1 and all(map(_NAME.fullmatch, names)):
+        is_header |= not _NAMES.isdisjoint(names)
+    require(
+        not is_header,
+        f"{source}, line 1: {listed(names, 12)} is the header of a table, and "
+        f"no text; end the file's name with {' or '.join(EXTENSIONS)}, or "
+        "give --input_format, to read its columns; --input_format=text reads "
+        "the line as a text.",
+    )
 
 
 def read_table(
-    path: str, columns: Sequence[str], quoting: str, log: Log
-) -> Callable[[Form], Iterator[Input]]:
-    """Returns a function that yields the inputs of a table or JSON lines.
+    path: str,
+    columns: Sequence[str],
+    quoting: str,
+    log: Log,
+    *,
+    ending: str | None = None,
+    lines: Iterable[bytes] | None = None,
+) -> Inputs:
+    """Returns the inputs in a table, JSON lines or a directory.
 
-    A table is read at once, lines of JSON when they are due. `columns` are
-    `role=name`, and by default those of the form, or `label` and the others;
-    `quoting` is a name of tables.QUOTING.
+    A table is read once to check it, and again row by row. `columns` are
+    `role=name`; by default those of the model's task where the first row has
+    them, or those of the form, or `label` and the others. `quoting` is a name
+    of tables.QUOTING. `lines` are the content of what is no file; they are
+    read once.
     """
-    is_json = os.path.splitext(path)[1] == _JSON_LINES
-
-    def roles_of(first: Record, form: Form) -> Roles:
-        roles = (
-            _roles(columns, form)
-            if columns
-            else _inferred(first, form, path, log)
+    ending = ending_of(path) if ending is None else ending
+    if ending == JSON_LINES:
+        return _json_inputs(path, columns, log, lines)
+    reading = Reading(quoting)
+    num = None
+    mark = False
+    if lines is None and ending in DELIMITERS:
+        require(
+            not files.exists(path) or files.isfile(path),
+            f"{path} is no regular file, and a table is read twice; give "
+            f"--input=- with --input_format={ending.removeprefix('.')}.",
         )
-        if not is_json:
+        checked = open_rows(path, log, reading, ending=ending)
+        num = sum(1 for _ in checked.rows)
+        require(num > 0, f"{path} has no rows below its header.")
+        log = _silent
+        with open_plain(path) as file:
+            mark = file.peek(3).startswith(codecs.BOM_UTF8)
+    opened = open_rows(path, log, reading, ending=ending, lines=lines)
+    table = Table(
+        path,
+        ending,
+        opened.columns,
+        opened.header,
+        opened.schema,
+        quoting,
+        mark,
+    )
+
+    def inputs(form: Form, of_model: Sequence[str] = ()) -> Iterator[Input]:
+        def roles_of(first: Record) -> Roles:
+            roles = _roles_of(first, form, columns, of_model, path, log)
             # All rows have the same columns.
             _check_columns(first, roles)
-        return roles
+            return roles
 
-    def lines_of_json(form: Form) -> Iterator[Input]:
-        with files.open(path) as file:
-            lines = (n for n in decoded(file, path) if n[1].strip())
-            yield from _inputs(lines, _json_record, form, roles_of)
+        return _inputs(opened.rows, opened.record_of, form, roles_of)
 
-    if is_json:
+    return Inputs(inputs, num or opened.num_rows, table)
+
+
+def _silent(line: str) -> None:
+    """Takes a line that was logged before."""
+
+
+def _json_inputs(
+    path: str,
+    columns: Sequence[str],
+    log: Log,
+    lines: Iterable[bytes] | None,
+) -> Inputs:
+    if lines is None:
         require(files.size(path) > 0, f"{path} is empty.")
-        return lines_of_json
-    _, rows, record_of = open_rows(path, log, Reading(quoting))
-    require(bool(rows), f"{path} has no rows below its header.")
-    return lambda form: _inputs(rows, record_of, form, roles_of)
+
+    def inputs(form: Form, of_model: Sequence[str] = ()) -> Iterator[Input]:
+        def roles_of(first: Record) -> Roles:
+            return _roles_of(first, form, columns, of_model, path, log)
+
+        with contextlib.ExitStack() as stack:
+            stored = lines or stack.enter_context(open_plain(path))
+            found = (n for n in decoded(stored, path) if n[1].strip())
+            yield from _inputs(found, _json_record, form, roles_of)
+
+    return Inputs(inputs, table=Table(path, JSON_LINES))
+
+
+def json_columns(path: str) -> list[str]:
+    """Returns the columns of any line of a file of JSON lines."""
+    names: dict[str, None] = {}
+    with open_plain(path) as file:
+        for line in decoded(file, path):
+            if line[1].strip():
+                with contextlib.suppress(UserError):
+                    names |= dict.fromkeys(_json_record(line).values)
+    return list(names)
 
 
 def _json_record(line: tuple[str, str, UserError | None]) -> Record:
@@ -156,7 +295,7 @@ def _inputs(
     rows: Iterable[Any],
     record_of: Callable[[Any], Record],
     form: Form,
-    roles_of: Callable[[Record, Form], Roles],
+    roles_of: Callable[[Record], Roles],
 ) -> Iterator[Input]:
     """Yields the inputs of rows.
 
@@ -168,17 +307,38 @@ def _inputs(
         try:
             record = record_of(row)
         except UserError as error:
-            # A line of JSON, with its text, or a row of a table.
-            yield Input(row[1:2] if isinstance(row, tuple) else (), error)
+            # A line of JSON that is no object has its text, and no row.
+            is_line = record_of is _json_record
+            yield Input(row[1:2], error) if is_line else Input((), error, row)
             continue
-        roles = roles or roles_of(record, form)
+        roles = roles or roles_of(record)
         try:
             _check_columns(record, roles)
             texts = tuple(_texts_of(record, roles))
         except UserError as error:
-            yield Input((), error)
+            yield Input((), error, row)
         else:
-            yield form.checked(texts, record.location)
+            found = form.checked(texts, record.location)
+            yield dataclasses.replace(found, row=row)
+
+
+def _roles_of(
+    first: Record,
+    form: Form,
+    columns: Sequence[str],
+    of_model: Sequence[str],
+    path: str,
+    log: Log,
+) -> Roles:
+    """Returns the columns of the texts, by the first row."""
+    if columns:
+        return _roles(columns, form)
+    # The model's task may have other texts than the form.
+    with contextlib.suppress(UserError):
+        roles = _roles(of_model, form)
+        if all(n in first.values for n in itertools.chain(*roles.values())):
+            return roles
+    return _inferred(first, form, path, log)
 
 
 def _roles(columns: Sequence[str], form: Form) -> Roles:

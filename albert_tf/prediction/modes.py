@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from albert_tf.prediction.forms import (
@@ -70,7 +70,10 @@ class Mode:
         method: the method of a predictor.
         kinds: of tasks, of which `predict` takes the first that fits.
         fields: returns those of a prediction, for a line of JSON.
-        columns: the fields that a table has; empty: no tables are written.
+        columns: the fields that a table of lines has; empty: no tables are
+            written of lines.
+        added: the columns that a table of inputs gets, by name: string,
+            double, strings, doubles, or object, which only JSON has.
         labels: returns those of a predictor whose probabilities a table has.
         variants: in place of this for models that predict one of their kinds.
     """
@@ -80,6 +83,9 @@ class Mode:
     kinds: tuple[Kind, ...] = ()
     fields: Callable[[Any], dict[str, Any]] = _prediction_fields
     columns: tuple[str, ...] = ()
+    added: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {"prediction": "string"}
+    )
     labels: Callable[["BasePredictor"], Iterable[str]] = lambda predictor: ()
     variants: tuple["Mode", ...] = ()
 
@@ -106,21 +112,40 @@ class Mode:
         return method(items, return_exceptions=True, **options)
 
 
+# Columns of the kinds with classes.
+_OF_CLASSES = {
+    "prediction": "string",
+    "probability": "double",
+    "probabilities": "object",
+}
+
 MODES = {
-    "fill-mask": Mode(SINGLE, "fill_mask", fields=_filled_fields),
+    "fill-mask": Mode(
+        SINGLE,
+        "fill_mask",
+        fields=_filled_fields,
+        added={"masks": "string"},
+    ),
     "sentence-order": Mode(
         PAIR,
         "sentence_order",
         fields=_classification_fields,
         columns=("label",),
+        added=_OF_CLASSES,
         labels=lambda predictor: predictor.sentence_orders,
     ),
-    "embed": Mode(SINGLE, "embed", fields=_embedding_fields),
+    "embed": Mode(
+        SINGLE,
+        "embed",
+        fields=_embedding_fields,
+        added={"mean_embedding": "doubles", "cls_embedding": "doubles"},
+    ),
     "classify": Mode(
         None,
         "classify",
         fields=_classification_fields,
         columns=("label",),
+        added=_OF_CLASSES,
         labels=lambda predictor: predictor.labels,
         variants=(
             Mode(
@@ -128,16 +153,35 @@ MODES = {
                 kinds=(MultiLabelClassification(),),
                 fields=_multi_label_fields,
                 columns=("labels",),
+                added={"prediction": "strings", "probabilities": "object"},
                 labels=lambda predictor: predictor.labels,
             ),
         ),
     ),
-    "rate": Mode(None, kinds=(Regression(),), columns=("prediction",)),
+    "rate": Mode(
+        None,
+        kinds=(Regression(),),
+        columns=("prediction",),
+        added={"prediction": "double"},
+    ),
     "answer": Mode(
         QUESTION,
         kinds=(AnswerableSpans(), Spans()),
         columns=("prediction", "probability"),
+        added={"prediction": "string", "probability": "double"},
     ),
-    "tag": Mode(SINGLE, kinds=(TokenClassification(),)),
-    "choose": Mode(CHOICES, kinds=(MultipleChoice(),)),
+    "tag": Mode(
+        SINGLE,
+        kinds=(TokenClassification(),),
+        added={
+            "words": "strings",
+            "prediction": "strings",
+            "probabilities": "doubles",
+        },
+    ),
+    "choose": Mode(
+        CHOICES,
+        kinds=(MultipleChoice(),),
+        added={"prediction": "string", "probabilities": "doubles"},
+    ),
 }

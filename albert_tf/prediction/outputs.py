@@ -6,7 +6,6 @@ Rows are pairs of an Input and its prediction, or the UserError in place of one.
 import csv
 import io
 import json
-import os
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
@@ -14,8 +13,10 @@ import numpy as np
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
+from albert_tf.io.compression import suffix_of
 from albert_tf.prediction.forms import Form, Input
 from albert_tf.prediction.modes import MODES, Mode
+from albert_tf.tasks.formats.columns import PARQUET, ending_of
 from albert_tf.tasks.formats.tables import DELIMITERS
 from albert_tf.tasks.kinds.texts import text_fields
 
@@ -24,17 +25,29 @@ NPY = ".npy"
 Rows = Iterable[tuple[Input, Any]]
 
 
-def check_output(path: str, name: str) -> None:
-    """Raises UserError where a mode, a row of MODES, has no such output."""
-    ending = os.path.splitext(path)[1]
+def check_output(path: str, name: str, *, of_table: bool = False) -> None:
+    """Raises UserError where a mode, a row of MODES, has no such output.
+
+    `of_table` inputs have a row for each prediction.
+    """
+    ending = ending_of(path)
     require(
-        ending != NPY or (name == "embed" and not files.is_remote(path)),
-        f"--output={path}: arrays are written for --mode=embed, and to a local "
-        "disk; name a .jsonl.",
+        ending != NPY
+        or (
+            (name == "embed" and not files.is_remote(path))
+            and not suffix_of(path)
+        ),
+        f"--output={path}: arrays are written for --mode=embed, to a local "
+        "disk and not compressed; name a .jsonl.",
     )
     with_table = [name for name, row in MODES.items() if row.columns]
     require(
-        ending not in DELIMITERS or bool(MODES[name].columns),
+        ending != PARQUET or of_table,
+        f"--output={path}: Parquet is written for inputs that are a table; "
+        "name a .csv or .jsonl.",
+    )
+    require(
+        of_table or ending not in DELIMITERS or bool(MODES[name].columns),
         f"--output={path}: the predictions of --mode={name} are lists, and "
         f"tables are written for {', '.join(with_table)}; name a .jsonl.",
     )
@@ -52,9 +65,9 @@ def write_rows(
 
     `labels` are those whose probabilities a table has.
     """
-    ending = os.path.splitext(name)[1]
+    ending = ending_of(name)
     if ending == NPY:
-        _write_array(file, rows)
+        write_array(file, rows)
     elif ending in DELIMITERS:
         text = io.TextIOWrapper(file, "utf-8", "backslashreplace", newline="")
         table = csv.writer(
@@ -103,7 +116,7 @@ def _cell(value: Any) -> Any:
     return ",".join(value) if isinstance(value, list) else value
 
 
-def _write_array(file: IO[bytes], rows: Rows) -> None:
+def write_array(file: IO[bytes], rows: Rows) -> None:
     """Writes the mean states `[texts, hidden]`, NaN in place of errors."""
     width = number = 0
     first: UserError | None = None

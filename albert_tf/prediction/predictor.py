@@ -240,6 +240,11 @@ class BasePredictor(abc.ABC):
     def pairs(self) -> bool | None:
         """Whether the model's task is on pairs of texts; None if unknown."""
 
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns of the model's task, as `--columns` has them."""
+        return ()
+
     @abc.abstractmethod
     def predicts(self, kind: Kind) -> bool:
         """Returns whether the model predicts for examples of a kind."""
@@ -317,6 +322,11 @@ class Predictor(BasePredictor):
     def pairs(self) -> bool | None:
         """Whether the model's task is on pairs of texts; None if unknown."""
         return self.loaded.task.pairs if self.loaded.task else None
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns of the model's task, as `--columns` has them."""
+        return self.loaded.task.columns if self.loaded.task else ()
 
     def predicts(self, kind: Kind) -> bool:
         """Returns whether the model predicts for examples of a kind."""

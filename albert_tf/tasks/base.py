@@ -1,7 +1,7 @@
 """A task is a row: a reader, a kind, metrics and settings."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from albert_tf.config import require
@@ -42,6 +42,8 @@ class Task:
             their metrics' names.
         submissions: the benchmark's names for the predictions of splits.
         ordered: the label depends on the order of a pair's texts.
+        columns: returns those of the training file in a directory, as
+            `--columns` has them; none where these have no names.
     """
 
     name: str
@@ -56,6 +58,12 @@ class Task:
     )
     submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     ordered: bool = False
+    columns: Callable[[str], Sequence[str]] = lambda data_dir: ()
+
+    def division(self, data_dir: str) -> dict[str, Any] | None:
+        """Returns how dev examples are held out of training ones, if so."""
+        divide = getattr(self.reader, "division", lambda data_dir: None)
+        return divide(data_dir)
 
     def read(
         self, data_dir: str, split: str, log: Log = print

@@ -12,6 +12,7 @@ from typing import Any
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
+from albert_tf.io.compression import SUFFIXES
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.formats.columns import (
@@ -23,6 +24,8 @@ from albert_tf.tasks.formats.columns import (
     Roles,
     Rows,
     choice_examples,
+    ending_of,
+    has_columns,
     infer_columns,
     multi_label_examples,
     read_rows,
@@ -45,14 +48,28 @@ from albert_tf.tasks.kinds.token_classification import (
     TokenClassification,
 )
 from albert_tf.tasks.metrics import scalar
+from albert_tf.tasks.splits import HeldOut, Split
 
 _JSON_LINES = (".jsonl",)
 _CONLL_EXTENSIONS = (".conll", ".txt", ".tsv")
 
 
+# Names of the files of a split; the first is the one in messages.
+_SPLIT_NAMES = {
+    "train": ("train",),
+    "dev": ("dev", "validation", "valid", "val"),
+    "test": ("test",),
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class SplitFiles:
     """Files train, dev and test of a directory; test need not have labels.
+
+    A file may be compressed, and a directory in its place a data set that was
+    saved, or hold a folder for each class (`open_rows`). Without these the
+    whole directory, its only file or the file that `data_dir` names are the
+    training examples, and the test ones.
 
     `read_file` takes a path, whether labels are required, and log.
     """
@@ -63,9 +80,15 @@ class SplitFiles:
 
     def read(self, data_dir: str, split: str, log: Log) -> Sequence[Any]:
         """Returns the examples of the one file of a split."""
+        path = self.path(data_dir, split)
+        return self.read_file(path, split != "test", log)
+
+    def path(self, data_dir: str, split: str) -> str:
+        """Returns the path of the one file, or directory, of a split."""
+        found = split_paths(data_dir, split, self.extensions)
+        if not found and split != "dev":
+            found = self._whole(data_dir)
         names = [split + extension for extension in self.extensions]
-        paths = [os.path.join(data_dir, name) for name in names]
-        found = [path for path in paths if files.isfile(path)]
         require(
             bool(found),
             f"{data_dir} has no {' or '.join(names)}, which the task needs.",
@@ -74,7 +97,55 @@ class SplitFiles:
             len(found) == 1,
             f"{' and '.join(found)} both exist; remove all but one.",
         )
-        return self.read_file(found[0], split != "test", log)
+        return found[0]
+
+    def has(self, data_dir: str, split: str) -> bool:
+        """Returns whether there are files of a split."""
+        return bool(split_paths(data_dir, split, self.extensions))
+
+    def _whole(self, data_dir: str) -> list[str]:
+        """Returns the paths of what is not divided into splits."""
+        if files.isfile(data_dir):
+            return [data_dir]
+        if any(self.has(data_dir, split) for split in self.splits):
+            return []
+        if self.extensions == EXTENSIONS and has_columns(data_dir):
+            return [data_dir]
+        paths = [os.path.join(data_dir, name) for name in _names(data_dir)]
+        return [
+            path
+            for path in paths
+            if ending_of(path) in self.extensions and files.isfile(path)
+        ]
+
+
+def split_paths(
+    data_dir: str, split: str, extensions: Sequence[str]
+) -> list[str]:
+    """Returns the paths of a split's files, of which one is right.
+
+    Where they are tables, a directory may be in place of a file.
+    """
+    stored = set(_names(data_dir))
+    names = _SPLIT_NAMES.get(split, (split,))
+    endings = [e + packed for e in extensions for packed in ("", *SUFFIXES)]
+    candidates = [name + ending for name in names for ending in endings]
+    found = [
+        os.path.join(data_dir, name) for name in candidates if name in stored
+    ]
+    folders = []
+    if extensions == EXTENSIONS:
+        folders = [os.path.join(data_dir, n) for n in names if n in stored]
+    return [
+        *filter(files.isfile, found),
+        *filter(has_columns, folders),
+    ]
+
+
+def _names(directory: str) -> list[str]:
+    """Returns the names in a directory, none if it is missing."""
+    directory = directory or "."
+    return files.listdir(directory) if files.isdir(directory) else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,21 +325,30 @@ def custom_task(
             for role, count in form.roles.items()
         ):
             read_file = functools.partial(form.read, roles, reading)
+            reader = SplitFiles(read_file, form.extensions)
             return Task(
                 name="custom",
                 kind=form.kind,
-                reader=SplitFiles(read_file, form.extensions),
+                reader=held_out(reader, form.kind, reading.split),
                 metrics=form.metrics,
                 labels=tuple(roles["label"]) if form.names_labels else (),
+                columns=lambda data_dir: columns,
             )
     raise UserError(f"{columns_flag(columns)} makes no task: {_ALLOWED}.")
 
 
+def held_out(reader: Any, kind: Kind, split: Split) -> HeldOut:
+    """Returns a reader that holds out dev examples, stratified by class."""
+    return HeldOut(reader, split, isinstance(kind, Classification))
+
+
 def _training_file(path: str, extensions: Sequence[str]) -> str:
-    """Returns the training file beside a file, or ""."""
-    directory = os.path.dirname(path)
-    names = (os.path.join(directory, f"train{e}") for e in extensions)
-    return next(filter(files.isfile, names), "")
+    """Returns the training file beside that of another split, or ""."""
+    directory, name = os.path.split(path)
+    if name.partition(".")[0] not in itertools.chain(*_SPLIT_NAMES.values()):
+        return ""
+    found = split_paths(directory, "train", extensions)
+    return found[0] if found else ""
 
 
 def _read_inferred(
@@ -295,16 +375,42 @@ def _read_inferred(
     return examples_of(rows, roles, labelled)
 
 
+def _inferred_task(
+    name: str,
+    kind: Kind,
+    examples_of: Callable[[Rows, Roles, bool], Sequence[Any]],
+    label: str,
+    reading: Reading,
+    metrics: Mapping[str, Metric] | None = None,
+) -> Task:
+    """Returns a task of files whose column of labels is called `label`."""
+    read_file = functools.partial(_read_inferred, examples_of, label, reading)
+    reader = SplitFiles(read_file)
+
+    def columns(data_dir: str) -> list[str]:
+        path = reader.path(data_dir, "train")
+        rows = read_rows(path, lambda line: None, reading)
+        roles = infer_columns(rows, label=label)
+        return [f"{role}={n}" for role, names in roles.items() for n in names]
+
+    return Task(
+        name=name,
+        kind=kind,
+        columns=columns,
+        reader=held_out(reader, kind, reading.split),
+        metrics=metrics or {},
+    )
+
+
 def classification_task(reading: Reading = AS_BY_DEFAULT) -> Task:
     """Returns the task of files with `label` and one or two other columns."""
-    read_file = functools.partial(
-        _read_inferred, text_examples, LABEL_COLUMN, reading
-    )
-    return Task(
-        name="classification",
-        kind=Classification(),
-        reader=SplitFiles(read_file),
-        metrics=_CLASSIFICATION_METRICS,
+    return _inferred_task(
+        "classification",
+        Classification(),
+        text_examples,
+        LABEL_COLUMN,
+        reading,
+        _CLASSIFICATION_METRICS,
     )
 
 
@@ -313,13 +419,12 @@ def multi_label_task(reading: Reading = AS_BY_DEFAULT) -> Task:
     examples_of = functools.partial(
         multi_label_examples, separator=reading.label_separator
     )
-    read_file = functools.partial(
-        _read_inferred, examples_of, LABELS_COLUMN, reading
-    )
-    return Task(
-        name="multilabel",
-        kind=MultiLabelClassification(),
-        reader=SplitFiles(read_file),
+    return _inferred_task(
+        "multilabel",
+        MultiLabelClassification(),
+        examples_of,
+        LABELS_COLUMN,
+        reading,
     )
 
 
@@ -341,7 +446,11 @@ def entity_task(reading: Reading = AS_BY_DEFAULT) -> Task:
     return Task(
         name="entities",
         kind=EntityClassification(),
-        reader=SplitFiles(read_file, _JSON_LINES),
+        reader=held_out(
+            SplitFiles(read_file, _JSON_LINES),
+            EntityClassification(),
+            reading.split,
+        ),
     )
 
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from albert_tf.config import UserError, require
-from data_prep.corpus.text_files import GZIP_SUFFIX
+from albert_tf.io.compression import SUFFIXES, plain_name, suffix_of
 
-# Taken from directories, each also gzipped.
+# Taken from directories, each also compressed.
 FORM_OF_SUFFIX = {
     ".txt": "plain",
     ".md": "markdown",
@@ -22,7 +22,7 @@ FORM_OF_SUFFIX = {
 EXPECTED_INPUT = (
     "a file, a directory with "
     f"{', '.join('*' + s for s in FORM_OF_SUFFIX)} (or these with "
-    f"{GZIP_SUFFIX}), or a pattern that matches files is needed."
+    f"{', '.join(SUFFIXES)}), or a pattern that matches files is needed."
 )
 # Kinds of files that a message names.
 _SHOWN_KINDS = 8
@@ -82,16 +82,14 @@ def describe_left_out(paths: Collection[str]) -> str:
 
 
 def _kind(path: str) -> str:
-    """Returns a file's suffix, in front of that of gzip if it has both."""
-    suffix = text_suffix(path)
-    is_gzipped = path.lower().endswith(GZIP_SUFFIX)
-    return suffix + GZIP_SUFFIX * is_gzipped or "without a suffix"
+    """Returns a file's suffix, in front of that of compression, if any."""
+    return text_suffix(path) + suffix_of(path.lower()) or "without a suffix"
 
 
 def is_text_name(path: str) -> bool:
     """Returns whether a file is taken from a directory, by its relative path.
 
-    Its suffix is in FORM_OF_SUFFIX, also gzipped, and no part of its path
+    Its suffix is in FORM_OF_SUFFIX, also compressed, and no part of its path
     from the directory begins with a dot.
     """
     return _has_text_suffix(path) and not _is_hidden(path)
@@ -111,9 +109,8 @@ def _has_text_suffix(path: str) -> bool:
 
 
 def text_suffix(path: str) -> str:
-    """Returns the lower-case suffix of a file, without that of gzip."""
-    name = path.lower().removesuffix(GZIP_SUFFIX)
-    return os.path.splitext(name)[1]
+    """Returns the lower-case suffix of a file, without that of compression."""
+    return os.path.splitext(plain_name(path.lower()))[1]
 
 
 def _files_of(path: str, left_out: set[str]) -> list[str]:

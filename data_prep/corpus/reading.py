@@ -120,7 +120,7 @@ def read_file(
     characters are added to `report`.
 
     Raises:
-        UserError: for a file that cannot be read, or that is not gzipped
+        UserError: for a file that cannot be read, or that is not compressed
             although its name says so.
     """
     parser = _FileParser(file, report)
@@ -200,7 +200,7 @@ class _FileParser:
     def close(self) -> None:
         """Counts the lines and faults of the whole file, at its end."""
         if self._damaged:
-            self._fault("bad/cut_gzip")
+            self._fault("bad/damaged_archive")
         # A file without lines is a bad line, so it needs to be a line.
         num_lines = max(1, self._line_number - self._num_skipped)
         self._counts["lines"] += num_lines

@@ -23,7 +23,10 @@ FAULTS = {
         "give every JSON object a `text`",
     ),
     "bad/empty_documents": ("empty documents", "remove empty documents"),
-    "bad/cut_gzip": ("cut or damaged gzip", "fetch the damaged files again"),
+    "bad/damaged_archive": (
+        "cut or damaged archive",
+        "fetch the damaged files again",
+    ),
 }
 
 

@@ -1,22 +1,18 @@
-"""Opens text files: gzipped or plain, complete or truncated, any line end.
+"""Opens text files: compressed or plain, complete or cut, any line end.
 
 Main entries: `open_text` and `HashedFile`.
 """
 
 import contextlib
-import gzip
 import hashlib
 import io
-import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, TextIO
 
 from albert_tf.config import UserError
+from albert_tf.io.compression import DamagedFile, buffered, unpacked
 from albert_tf.io.encoding import HEAD_BYTES, refuse_utf16
 
-GZIP_SUFFIX = ".gz"
-
-_GZIP_MAGIC = b"\x1f\x8b"
 _BUFFER_BYTES = 1 << 17
 
 # Opens a path with a mode as the built-in `open` does; only "rb" is asked.
@@ -32,19 +28,19 @@ def open_text(
     r"""Yields a file's text, whose lines end with \n whatever they ended with.
 
     A byte order mark is left out. A byte that is not UTF-8 is a lone
-    surrogate, see PEP 383. A gzipped file is unpacked, whatever it is called;
-    where it is cut or damaged `on_damage` is called, and the text ends.
+    surrogate, see PEP 383. A compressed file is unpacked, whatever it is
+    called; where it is cut or damaged `on_damage` is called, and the text ends.
 
     Raises:
         UserError: for a file that cannot be opened or read, that is UTF-16 or
-            UTF-32, or that is not gzipped although it is called so.
+            UTF-32, or that is not compressed although it is called so.
     """
     try:
         with open_file(path, "rb") as file:
-            binary = io.BufferedReader(_Raw(file.read), _BUFFER_BYTES)
-            if _is_gzipped(path, binary):
-                unpacking = _unpacking(binary, on_damage)
-                binary = io.BufferedReader(_Raw(unpacking), _BUFFER_BYTES)
+            stored = buffered(file.read)
+            binary = unpacked(path, stored)
+            if binary is not stored:
+                binary = buffered(_until_damage(binary.read1, on_damage))
             refuse_utf16(path, binary.peek(HEAD_BYTES))
             yield io.TextIOWrapper(
                 binary, encoding="utf-8-sig", errors="surrogateescape"
@@ -53,51 +49,19 @@ def open_text(
         raise UserError(f"{path}: {error.strerror or error}.") from None
 
 
-def _is_gzipped(path: str, file: io.BufferedReader) -> bool:
-    """Returns whether a file begins as gzipped ones do; no UTF-8 does.
-
-    A file called gzipped may be cut before it has begun, and must be one.
-    """
-    head = file.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
-    if not path.lower().endswith(GZIP_SUFFIX):
-        return head == _GZIP_MAGIC
-    if not _GZIP_MAGIC.startswith(head):
-        raise UserError(
-            f"{path} is not gzipped, though its name ends with {GZIP_SUFFIX}; "
-            "rename or compress it."
-        )
-    return True
-
-
-class _Raw(io.RawIOBase):
-    """A function that reads bytes, as a file that can be buffered."""
-
-    def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read = read
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:
-        data = self._read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-def _unpacking(
-    file: BinaryIO, on_damage: Callable[[], None]
+def _until_damage(
+    read: Callable[[int], bytes], on_damage: Callable[[], None]
 ) -> Callable[[int], bytes]:
-    """Returns the `read` of a gzipped file, as far as it can be unpacked."""
-    unpacked = gzip.GzipFile(fileobj=file, mode="rb")
+    """Returns a function that ends where a compressed file is damaged."""
 
-    def read(size: int) -> bytes:
+    def read_on(size: int) -> bytes:
         try:
-            return unpacked.read1(size)
-        except (EOFError, zlib.error, gzip.BadGzipFile):
+            return read(size)
+        except DamagedFile:
             on_damage()
             return b""
 
-    return read
+    return read_on
 
 
 class HashedFile(contextlib.AbstractContextManager):

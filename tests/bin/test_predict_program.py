@@ -1,6 +1,7 @@
 """bin.predict: an answer or an error for each line, in its place and form."""
 
 import csv
+import gzip
 import json
 import shutil
 
@@ -31,7 +32,8 @@ def model_dir(tiny_tokenizer, tmp_path_factory):
             path = tmp_path_factory.mktemp("models") / head
             record = None
             if pairs is not None and head != "pretraining":
-                record = TaskRecord("x", FEATURES, pairs)
+                columns = ("text=review", "label=verdict")
+                record = TaskRecord("x", FEATURES, pairs, columns)
             model = random_model(
                 head, num_hidden_layers=1, max_position_embeddings=24
             )
@@ -230,3 +232,118 @@ def test_a_header_and_an_unknown_column_write_nothing(model_dir, predict):
     )
     assert "expected the column 'r', got p, q" in done.error
     assert (done.status, lines) == (1, [])
+
+
+def test_a_table_like_that_of_fine_tuning(model_dir, predict, tmp_path):
+    directory = model_dir("classification", False)
+    rows = [
+        'id,review,verdict,"title, long"',
+        '007,"a ""b""\nc",sea,',
+        "8,d,,x",
+    ]
+    done, _ = predict("classify", directory, rows, name="a.csv", output="b.csv")
+    assert done.status == 0
+    written = (tmp_path / "b.csv").read_text()
+    assert written.startswith(
+        f"{rows[0]},prediction,probability,probability_se"
+    )
+    assert f"\n{rows[1]}," in written and f"\n{rows[2]}," in written
+    with open(tmp_path / "b.csv", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["id"] for row in found] == ["007", "8"]
+    done, lines = predict("classify", directory, ['a "b"', "c", "d"])
+    for row, line in zip(found[1:], map(json.loads, lines[2:]), strict=True):
+        values = line["probabilities"]
+        assert row["prediction"] == line["label"]
+        # Another batch sums in another order.
+        expected = pytest.approx(max(values.values()))
+        assert float(row["probability"]) == expected
+        for label, value in values.items():
+            assert float(row[f"probability_{label}"]) == pytest.approx(value)
+    # The form is that which the output's name ends in; both are compressed.
+    packed = tmp_path / "a.csv.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    done = run_program(
+        "predict",
+        "--mode=classify",
+        f"--model_dir={directory}",
+        f"--input={packed}",
+        f"--output={tmp_path}/b.jsonl.gz",
+    )
+    lines = gzip.decompress((tmp_path / "b.jsonl.gz").read_bytes()).splitlines()
+    for row, line in zip(found, map(json.loads, lines), strict=True):
+        assert {n: row[n] for n in ("id", "prediction")} == {
+            n: line[n] for n in ("id", "prediction")
+        }
+        assert str(max(line["probabilities"].values())) == row["probability"]
+
+
+@pytest.mark.parametrize("input_format", ["csv", "jsonl"])
+def test_a_table_of_standard_input(model_dir, tmp_path, input_format):
+    directory = model_dir("classification", False)
+    content = {
+        "csv": 'review,id\n"a,\nb",01\n',
+        "jsonl": '{"review": "a,\\nb", "id": "01"}\n',
+    }
+    done = run_program(
+        "predict",
+        "--mode=classify",
+        f"--model_dir={directory}",
+        "--input=-",
+        f"--input_format={input_format}",
+        stdin=content[input_format],
+    )
+    assert done.status == 0
+    (line,) = done.stdout.splitlines()
+    found = json.loads(line)
+    assert (found["review"], found["id"]) == ("a,\nb", "01")
+    assert found["prediction"] in found["probabilities"]
+
+
+def test_a_fault_on_the_way_leaves_no_output(model_dir, tmp_path):
+    output = tmp_path / "b.csv"
+    output.write_text("before")
+    done = run_program(
+        "predict",
+        "--mode=classify",
+        f"--model_dir={model_dir('classification', False)}",
+        "--input=-",
+        "--input_format=csv",
+        f"--output={output}",
+        stdin="review\n" + "a\n" * 100 + '"b\n',
+    )
+    assert "-:102: not quoted as in CSV" in done.error
+    assert "\n" not in done.error
+    assert output.read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["b.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("-", "id,sentence,label\n1,a,x\n"), ("dev", "review,stars\na,x\n")],
+)
+def test_a_header_is_found_whatever_the_file_is_called(
+    model_dir, tmp_path, name, content
+):
+    directory = model_dir("classification", False)
+    path = tmp_path / name
+    path.write_text(content)
+    arguments = [
+        "predict",
+        "--mode=classify",
+        f"--model_dir={directory}",
+        f"--input={'-' if name == '-' else path}",
+    ]
+    done = run_program(*arguments, stdin=content)
+    assert "is the header of a table, and no text; end the file's" in done.error
+    assert (done.status, done.stdout) == (1, "")
+    as_text = run_program(*arguments, "--input_format=text", stdin=content)
+    assert len(as_text.stdout.splitlines()) == 2
+    table = run_program(
+        *arguments,
+        "--input_format=csv",
+        "--columns=text=sentence" if name == "-" else "--columns=text=review",
+        stdin=content,
+    )
+    (line,) = table.stdout.splitlines()
+    assert json.loads(line)["prediction"]

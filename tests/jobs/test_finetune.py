@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import gzip
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from pretraining_runs import PowerCut, contents, cut_power, lines_of
+from program_runner import run_program
 from safetensors.numpy import load_file
 from training_fixtures import NO_DROPOUT, write_task
 
@@ -21,6 +23,7 @@ from albert_tf.interchange.model_directory import (
     find_initial_weights,
     load_model_directory,
 )
+from albert_tf.interchange.model_files import read_task_record
 from albert_tf.jobs import finetune
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.finetune import run_finetuning
@@ -147,6 +150,57 @@ def test_what_is_not_set_is_the_recipes(data_dir, pretrained, monkeypatch):
     lengths = found["config"]["features"]["max_seq_length"]
     assert lengths == initial.max_position_embeddings < 512
     assert f"max_seq_length={lengths}: the model has no more positions." in log
+
+
+@pytest.mark.slow
+def test_the_columns_of_the_training_file_are_recorded(finished, data_dir):
+    run_dir, _ = finished
+    record = read_task_record(f"{run_dir}/model", 32)
+    header = Path(data_dir, "train.tsv").read_text().splitlines()[0]
+    text, label = header.split("\t")
+    assert record.columns == (f"text={text}", f"label={label}")
+    assert "held_out" not in recorded(run_dir)
+
+
+@pytest.mark.slow
+def test_folds_of_one_file_are_not_repeated(data_dir, pretrained, tmp_path):
+    lines = Path(data_dir, "train.tsv").read_text().splitlines()[:60]
+    table = tmp_path / "reviews.tsv.gz"
+    table.write_bytes(gzip.compress("\n".join(lines).encode()))
+    run_dir = tmp_path / "runs"
+
+    def cross_validate():
+        return run_program(
+            "finetune",
+            "--task=classification",
+            f"--data_dir={table}",
+            f"--init_from={pretrained}",
+            f"--run_dir={run_dir}",
+            "--folds=2",
+            "--num_train_steps=2",
+            "--max_seq_length=24",
+            "--padding=max",
+            "--feature_cache=",
+        )
+
+    done = cross_validate()
+    assert done.status == 0, done.error
+    assert re.search(r"on dev +mean +deviation +fold 1 +fold 2", done.stdout)
+    results = json.loads((run_dir / "results.json").read_text())
+    values = results["summary"]["accuracy"]["values"]
+    assert results["summary"]["accuracy"]["mean"] == pytest.approx(
+        np.mean(values)
+    )
+    for fold in (1, 2):
+        held_out = {"folds": 2, "fold": fold, "seed": 0}
+        assert recorded(run_dir / f"fold-{fold}")["held_out"] == held_out
+    # As after a kill during the second.
+    before = contents(run_dir / "fold-1")
+    shutil.rmtree(run_dir / "fold-2")
+    again = cross_validate()
+    assert contents(run_dir / "fold-1") == before
+    assert json.loads((run_dir / "results.json").read_text()) == results
+    assert again.stdout.splitlines()[-1] == done.stdout.splitlines()[-1]
 
 
 def test_the_same_weights_under_another_path_are_the_same_run(

@@ -3,6 +3,7 @@
 import json
 import math
 import pathlib
+import statistics
 
 import pytest
 
@@ -11,6 +12,7 @@ from albert_tf.jobs.repeated_runs import (
     RESULTS_FILE,
     RepeatedRuns,
     RunResult,
+    cross_validate,
     repeat,
 )
 from albert_tf.rundir.run_results import write_comparison
@@ -35,7 +37,8 @@ def fake_run(config, run_dir):
         )
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (directory / "metrics.jsonl").write_text(text + '{"step": 40, "spl')
-    settings = {"training": {"best_metric": "accuracy"}}
+    seed = config.training.seed
+    settings = {"training": {"best_metric": "accuracy", "seed": seed}}
     (directory / "config.json").write_text(
         json.dumps({"job": "finetune", "config": settings})
     )
@@ -50,6 +53,8 @@ def test_median_spread_and_last(tmp_path):
     summary = found.summary()
     assert summary["accuracy"] == {
         "values": [0.9, 0.7, 0.2],
+        "mean": pytest.approx(0.6),
+        "deviation": pytest.approx(statistics.stdev([0.9, 0.7, 0.2])),
         "median": 0.7,
         "spread": pytest.approx(0.7),
     }
@@ -71,6 +76,8 @@ def test_undefined_metrics_are_null(tmp_path):
     assert written["runs"][1]["evaluation"] == {"accuracy": None}
     assert written["summary"]["accuracy"] == {
         "values": [1 / 7, None, 1 / 9],
+        "mean": None,
+        "deviation": None,
         "median": None,
         "spread": None,
     }
@@ -124,3 +131,18 @@ def test_the_median_run(metric, values, seed):
         for number, value in enumerate(values, start=1)
     ]
     assert RepeatedRuns(metric, runs).median_run().seed == seed
+
+
+def test_a_run_for_each_fold(tmp_path):
+    calls = []
+
+    def run(fold, run_dir):
+        calls.append((fold, run_dir))
+        return fake_run(override(CONFIG, {"seed": 6 + fold}), run_dir)
+
+    results = cross_validate(run, folds=3, run_dir=str(tmp_path))
+    assert calls == [(n, f"{tmp_path}/fold-{n}") for n in (1, 2, 3)]
+    assert results.summary()["accuracy"]["values"] == [0.9, 0.7, 0.2]
+    # One of them has no deviation.
+    one = RepeatedRuns("accuracy", results.runs[:1])
+    assert one.summary()["accuracy"]["deviation"] == 0.0

@@ -17,13 +17,14 @@ from albert_tf.prediction.inputs import read_lines, read_table
 def of_lines(content, form, may_have_header=True):
     lines = content.splitlines(keepends=True)
     read = read_lines(lines, "a.txt", may_have_header=may_have_header)
-    return list(read(form))
+    return list(read.read(form, ()))
 
 
-def of_table(tmp_path, name, content, form, *columns):
+def of_table(tmp_path, name, content, form, *columns, of_model=()):
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
-    found = read_table(str(path), columns, "csv", lambda line: None)(form)
+    inputs = read_table(str(path), columns, "csv", lambda line: None)
+    found = inputs.read(form, of_model)
     # Without the directory, for messages.
     return [
         Input(i.texts, i.error and str(i.error).removeprefix(f"{tmp_path}/"))
@@ -68,7 +69,11 @@ def test_a_bad_line_does_not_cost_the_others(form, line, message):
 
 
 @pytest.mark.parametrize(
-    "header", ["text", "text\tlabel", '"text","label"', "sentence1\tsentence2"]
+    "header",
+    [
+        *("text", "text\tlabel", '"text","label"', "sentence1\tsentence2"),
+        "id;text;label",
+    ],
 )
 def test_a_header_is_no_text(header):
     content = f"{header}\nb\n".encode()
@@ -157,7 +162,8 @@ def test_a_bad_line_of_json_does_not_cost_the_others(tmp_path):
 
 def test_lines_are_read_when_they_are_due():
     endless = (b"text %d\n" % number for number in range(10**9))
-    found = read_lines(endless, "-", may_have_header=True)(SINGLE)
+    inputs = read_lines(endless, "-", may_have_header=True)
+    found = inputs.read(SINGLE, ())
     assert next(found).texts == ("text 0",)
 
 
@@ -170,3 +176,17 @@ def test_a_bad_row_of_a_table_does_not_cost_the_others(tmp_path):
         ),
         Input(("c,d",)),
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["A sentence, and a label", "label: yes, or no?", "2,text 7", "The text"],
+)
+def test_a_text_is_no_header(line):
+    first, _ = of_lines(f"{line}\nb\n".encode(), SINGLE)
+    assert first.texts == (line,)
+
+
+def test_parquet_by_another_name_is_no_text():
+    with pytest.raises(UserError, match="a.txt is a Parquet file; end its nam"):
+        of_lines(b"PAR1\x15\x04", SINGLE)

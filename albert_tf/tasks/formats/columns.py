@@ -1,13 +1,16 @@
-"""Users' own files: tables and JSON lines, by the names of their columns."""
+"""Users' own files: tables, JSON lines and others, by their columns' names."""
 
 import collections
 import dataclasses
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from albert_tf.config import require, shown
+from albert_tf.io import files
+from albert_tf.io.compression import plain_name
 from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.examples import (
     ChoiceExample,
@@ -16,24 +19,40 @@ from albert_tf.tasks.examples import (
     MultiLabelExample,
     listed,
 )
+from albert_tf.tasks.formats.arrow import (
+    ArrowRow,
+    ArrowTable,
+    is_saved,
+    read_parquet,
+    read_saved,
+)
+from albert_tf.tasks.formats.class_folders import (
+    TextFile,
+    class_files,
+    read_text_file,
+)
 from albert_tf.tasks.formats.json_values import parse_line, shown_json
 from albert_tf.tasks.formats.race import LETTERS, question_with_option
 from albert_tf.tasks.formats.tables import (
     DELIMITERS,
     SEPARATORS,
     Row,
+    own_rows,
     read_lines,
-    read_own_table,
+    stored_lines,
 )
 from albert_tf.tasks.kinds.regression import number_of
+from albert_tf.tasks.splits import WITHOUT_FLAGS, Split
 
 LABEL_COLUMN, LABELS_COLUMN = "label", "labels"
+# Of texts that are files: a name in predictions.
+FILE_COLUMN = "file"
 # Names of columns by their roles.
 Roles = Mapping[str, Sequence[str]]
 Made = TypeVar("Made")
 
-_JSON_LINES = ".jsonl"
-EXTENSIONS = (*DELIMITERS, _JSON_LINES)
+JSON_LINES, PARQUET = ".jsonl", ".parquet"
+EXTENSIONS = (*DELIMITERS, JSON_LINES, PARQUET)
 _ADVICE = (
     "the first line of a table names its columns, and a line of JSON is an "
     "object."
@@ -54,11 +73,13 @@ class Reading:
         skip_bad_rows: whether rows that cannot be used are skipped and
             counted; else they are an error.
         label_separator: between several labels in one text.
+        split: how dev examples are held out.
     """
 
     quoting: str = "csv"
     skip_bad_rows: bool = False
     label_separator: str = ","
+    split: Split = WITHOUT_FLAGS
 
 
 AS_BY_DEFAULT = Reading()
@@ -182,27 +203,111 @@ class Rows:
         return good
 
 
-def open_rows(
-    path: str, log: Log, reading: Reading = AS_BY_DEFAULT
-) -> tuple[str, Iterable[Any], Callable[[Any], Record]]:
-    """Returns head (see `Rows`), rows, and a function of one: its record.
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """A file with columns, whose rows are read when they are due.
 
-    A table with a header (`.tsv`, `.csv`; `read_own_table`, which logs how
-    quotes are read) or JSON lines (`.jsonl`: an object in each line). The
-    function raises RowError for lines of JSON that are no object, and rows of
-    a table that have another number of fields than its header.
+    Attributes:
+        head: see `Rows`.
+        rows: of the file, in its form.
+        record_of: returns the record of a row, or raises RowError.
+        columns: those of all rows; None: each line of JSON has its own.
+        header: the first row of a table, with the names of its columns.
+        schema: of an Arrow file.
+        num_rows: where it is known.
+    """
+
+    head: str
+    rows: Iterable[Any]
+    record_of: Callable[[Any], Record]
+    columns: Sequence[str] | None = None
+    header: Row | None = None
+    schema: Any = None
+    num_rows: int | None = None
+
+
+def ending_of(path: str) -> str:
+    """Returns the ending that says how a file is read, as `.csv`.
+
+    That of a compressed file is that of its content.
+    """
+    return os.path.splitext(plain_name(path).lower())[1]
+
+
+def has_columns(directory: str) -> bool:
+    """Returns whether `open_rows` reads a directory."""
+    return files.isdir(directory) and (
+        is_saved(directory) or any(True for _ in class_files(directory))
+    )
+
+
+def open_rows(
+    path: str,
+    log: Log,
+    reading: Reading = AS_BY_DEFAULT,
+    *,
+    ending: str = "",
+    lines: Iterable[bytes] | None = None,
+) -> Opened:
+    """Opens a file or directory with columns, by its `ending`.
+
+    Tables with a header (`.tsv`, `.csv`; `own_rows`, which logs how quotes are
+    read), lines of JSON (`.jsonl`: an object in each), Parquet; a directory of
+    `Dataset.save_to_disk` or with a folder for each class (columns `text` and
+    `label`). `lines` are the content of what is no file, called `path`.
+    Faults of rows are RowErrors of `record_of`: lines of JSON that are no
+    object, and another number of fields than the header has.
 
     Raises:
         UserError: for a file that cannot be read, and duplicate columns.
     """
-    delimiter = DELIMITERS.get(os.path.splitext(path)[1])
-    if delimiter:
-        header, *rows = read_own_table(
-            path, _ADVICE, delimiter, reading.quoting, log
-        )
-        return header.location, rows, _table_records(header, delimiter)
-    lines = [line for line in read_lines(path, _ADVICE) if line[1].strip()]
-    return lines[0][0] if lines else path, lines, json_record
+    ending = ending or ending_of(path)
+    if ending == PARQUET:
+        return _opened_arrow(path, read_parquet(path))
+    if lines is None and files.isdir(path):
+        if is_saved(path):
+            return _opened_arrow(path, read_saved(path))
+        found = class_files(path)
+        of_files = (FILE_COLUMN, "text", LABEL_COLUMN)
+        return Opened(path, found, _record_of_file, of_files)
+    if delimiter := DELIMITERS.get(ending):
+        lines = stored_lines(path, _ADVICE) if lines is None else lines
+        rows = own_rows(path, lines, _ADVICE, delimiter, reading.quoting, log)
+        header = next(rows)
+        names, record_of = _table_records(header, delimiter)
+        return Opened(header.location, rows, record_of, names, header)
+    texts = (line for line in read_lines(path, _ADVICE) if line[1].strip())
+    first = next(texts, None)
+    if first is None:
+        return Opened(path, (), json_record)
+    return Opened(first[0], itertools.chain([first], texts), json_record)
+
+
+def _opened_arrow(path: str, table: ArrowTable) -> Opened:
+    require(
+        len(set(table.schema.names)) == len(table.schema.names),
+        f"{path}: expected distinct columns, got "
+        f"{listed(table.schema.names, 12)}.",
+    )
+
+    def record_of(row: ArrowRow) -> Record:
+        return Record(row.values, row.location)
+
+    return Opened(
+        path,
+        table.rows(),
+        record_of,
+        table.schema.names,
+        schema=table.schema,
+        num_rows=table.num_rows,
+    )
+
+
+def _record_of_file(file: TextFile) -> Record:
+    text = read_text_file(file.path)
+    if not text.strip():
+        raise RowError(file.path, "the file has no text")
+    return Record({"text": text, LABEL_COLUMN: file.label}, file.path)
 
 
 def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:
@@ -212,15 +317,17 @@ def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:
         UserError: as `open_rows` does, and for a file without such a row.
     """
     bad = BadRows()
-    head, rows, record_of = open_rows(path, log, reading)
-    records = bad.apply(record_of, rows)
-    found = Rows(head, records, bad, reading.skip_bad_rows, log)
+    opened = open_rows(path, log, reading)
+    records = bad.apply(opened.record_of, opened.rows)
+    found = Rows(opened.head, records, bad, reading.skip_bad_rows, log)
     require(bool(records or found.settled([])), f"{path} has no examples.")
     return found
 
 
-def _table_records(header: Row, delimiter: str) -> Callable[[Row], Record]:
-    """Returns a function that names the fields of a row."""
+def _table_records(
+    header: Row, delimiter: str
+) -> tuple[list[str], Callable[[Row], Record]]:
+    """Returns the columns, and a function that names the fields of a row."""
     names = [name.strip() for name in header.fields]
     named = [name for name in names if not _UNNAMED.fullmatch(name)]
     require(
@@ -239,7 +346,7 @@ def _table_records(header: Row, delimiter: str) -> Callable[[Row], Record]:
             )
         return Record(dict(zip(names, row.fields, strict=True)), row.location)
 
-    return record_of
+    return names, record_of
 
 
 def json_record(line: tuple[str, str]) -> Record:

@@ -8,12 +8,12 @@ import io
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from albert_tf.config import UserError, lookup, require
-from albert_tf.io import files
-from albert_tf.io.encoding import refuse_utf16
+from albert_tf.io.compression import open_plain
+from albert_tf.io.encoding import HEAD_BYTES, refuse_utf16
 from albert_tf.tasks.examples import Log
 
 # By the extension of a file.
@@ -24,62 +24,78 @@ _LINE_END = re.compile(r"\r+\n?|\n")
 # Stands for a CR within a line, which the csv module takes for its end. UTF-8
 # has no such character.
 _INNER_CR = "\ud800"
+# Lines by which the separator is checked.
+_HEAD_LINES = 200
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
     """A row of a table: its fields, not stripped, and its file and line.
 
-    `location` is its first line of `num_lines`.
+    `location` is its first line of `num_lines`, and `text` these lines with
+    their ends.
     """
 
     fields: list[str]
     location: str
     num_lines: int = 1
+    text: str = ""
 
 
-def read_text(path: str, advice: str) -> str:
-    """Returns the text of a UTF-8 file, without its byte-order mark.
+def stored_lines(path: str, advice: str) -> Iterator[bytes]:
+    """Yields the lines of a file, unpacked, with their ends.
 
     Raises UserError, to which `advice` is appended, for a file that is missing
-    or empty; and for one that is not UTF-8.
+    or cannot be read; and for text in UTF-16 or UTF-32.
     """
     try:
-        with files.open(path) as file:
-            content = file.read()
+        with open_plain(path) as file:
+            refuse_utf16(path, file.peek(HEAD_BYTES))
+            yield from file
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}; {advice}") from None
-    refuse_utf16(path, content)
-    content = content.removeprefix(codecs.BOM_UTF8)
-    require(bool(content), f"{path} is empty; {advice}")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = content[: error.start]
-        line, column = before.count(b"\n") + 1, before.rfind(b"\n") + 1
-        raise UserError(
-            f"{path}:{line}: byte {error.start - column} "
-            f"(0x{content[error.start]:02x}) is not UTF-8; convert the file, "
-            "for example with iconv -f latin1 -t utf-8."
-        ) from None
+        reason = error.strerror or str(error)
+        raise UserError(f"{path}: {reason}; {advice}") from None
+
+
+def decoded_lines(
+    path: str, lines: Iterable[bytes], advice: str
+) -> Iterator[str]:
+    """Yields the lines as text, without the byte-order mark of UTF-8.
+
+    Raises UserError, to which `advice` is appended, where there is no text;
+    and for a line that is not UTF-8.
+    """
+    number = 0
+    for number, line in enumerate(lines, start=1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+            require(bool(line), f"{path} is empty; {advice}")
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{path}:{number}: byte {error.start} "
+                f"(0x{line[error.start]:02x}) is not UTF-8; convert the file, "
+                "for example with iconv -f latin1 -t utf-8."
+            ) from None
+    require(number > 0, f"{path} is empty; {advice}")
 
 
 def read_lines(path: str, advice: str) -> Iterator[tuple[str, str]]:
     """Yields the location and the text of each line of a UTF-8 file.
 
-    Raises UserError as `read_text` does, and for a file whose lines end with
-    CR alone.
+    Raises UserError as `stored_lines` and `decoded_lines` do, and for a file
+    whose lines end with CR alone.
     """
-    text = read_text(path, advice)
-    if "\n" not in text and "\r" in text.rstrip("\r"):
-        # The line ends of classic Mac OS.
-        raise UserError(
-            f"{path}: its lines end with CR alone; convert the file, for "
-            "example with tr '\\r' '\\n'."
-        )
-    lines = text.removesuffix("\n").split("\n")
+    lines = decoded_lines(path, stored_lines(path, advice), advice)
     for number, line in enumerate(lines, start=1):
-        yield f"{path}:{number}", line.rstrip("\r")
+        if number == 1 and "\n" not in line and "\r" in line.rstrip("\r"):
+            # The line ends of classic Mac OS.
+            raise UserError(
+                f"{path}: its lines end with CR alone; convert the file, for "
+                "example with tr '\\r' '\\n'."
+            )
+        yield f"{path}:{number}", line.removesuffix("\n").rstrip("\r")
 
 
 def read_table(path: str, advice: str) -> list[Row]:
@@ -98,83 +114,142 @@ def read_table(path: str, advice: str) -> list[Row]:
 def read_own_table(
     path: str, advice: str, delimiter: str, quoting: str, log: Log
 ) -> list[Row]:
-    """Returns the rows of a user's table, its header first, of any width.
+    """Returns the rows of a user's table, as `own_rows` yields them."""
+    lines = stored_lines(path, advice)
+    return list(own_rows(path, lines, advice, delimiter, quoting, log))
 
-    `quoting` is a name of QUOTING. Lines end with LF, CR LF or, where the
-    first one does, with CR. Blank lines are no rows, except those below the
-    header of a single column. Logs how quotes are read if a field begins with
-    one, and that backslashes escape nothing if a field ends in one.
+
+def own_rows(
+    path: str,
+    lines: Iterable[bytes],
+    advice: str,
+    delimiter: str,
+    quoting: str,
+    log: Log,
+) -> Iterator[Row]:
+    """Yields the rows of a user's table, its header first, of any width.
+
+    `lines` are those of the file `path`, and `quoting` is a name of QUOTING.
+    Lines end with LF, CR LF or, where the first one does, with CR. Blank lines
+    are no rows, except those below the header of a single column. Logs at the
+    end how quotes are read if a field begins with one, and that backslashes
+    escape nothing if a field ends in one.
 
     Raises:
-        UserError: as `read_text` does; for quotes unlike those of CSV, and for
-            a table that has another separator.
+        UserError: as `decoded_lines` does; for quotes unlike those of CSV, and
+            for a table that has another separator.
     """
     choice = lookup(QUOTING, quoting, "quoting")
-    text, newline = _marked(read_text(path, advice))
+    notes = _Notes(path, delimiter, choice.described)
+    marked = _marked(decoded_lines(path, lines, advice))
+    head = list(itertools.islice(marked, _HEAD_LINES))
+    _check_separator(path, head, delimiter, choice.read)
+    width = 0
+    noted = notes.of_lines(itertools.chain(head, marked))
+    for row in choice.read(path, noted, delimiter):
+        if width == 1 and not row.fields:
+            row = dataclasses.replace(row, fields=[""])
+        if row.fields:
+            width = width or len(row.fields)
+            notes.add(row)
+            yield row
+    require(width > 0, f"{path} is empty; {advice}")
+    notes.write(log)
 
-    def rows_of(delimiter: str) -> Iterator[Row]:
-        """Yields the rows; those of blank lines are []."""
-        return choice.read(path, io.StringIO(text, newline=newline), delimiter)
 
-    _check_separator(path, text, delimiter, rows_of)
-    rows = list(itertools.dropwhile(lambda r: not r.fields, rows_of(delimiter)))
-    require(bool(rows), f"{path} is empty; {advice}")
-    if len(rows[0].fields) == 1:
-        rows = [dataclasses.replace(r, fields=r.fields or [""]) for r in rows]
-    else:
-        rows = [row for row in rows if row.fields]
-    if re.search(rf'(?:^|[{delimiter}\r\n])"', text):
-        num_lines = sum(1 for _ in io.StringIO(text, newline=newline))
-        line = (
-            f"{path}: quotes are read {choice.described}; {num_lines} lines "
-            f"hold {len(rows)} rows, with the header"
-        )
-        longest = max(rows, key=lambda row: row.num_lines)
-        if longest.num_lines > 1:
-            begin = longest.location.rpartition(":")[2]
-            line += (
-                f"; the longest, of {longest.num_lines} lines, begins in line "
-                f"{begin}"
+class _Notes:
+    """Collects what the log says of a table, while its rows are read."""
+
+    def __init__(self, path: str, delimiter: str, described: str) -> None:
+        self._path, self._described = path, described
+        self._opened = re.compile(rf'(?:^|[{delimiter}\r])"')
+        self._has_quotes = False
+        self._num_lines = self._num_rows = self._num_escaped = 0
+        self._longest: Row | None = None
+        self._escaped = ""
+
+    def of_lines(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yields the lines."""
+        for line in lines:
+            self._num_lines += 1
+            if not self._has_quotes and '"' in line:
+                self._has_quotes = bool(self._opened.search(line))
+            yield line
+
+    def add(self, row: Row) -> None:
+        self._num_rows += 1
+        if self._longest is None or row.num_lines > self._longest.num_lines:
+            # Its text may be long.
+            self._longest = dataclasses.replace(row, fields=[], text="")
+        if any(field.endswith("\\") for field in row.fields):
+            self._num_escaped += 1
+            self._escaped = self._escaped or row.location
+
+    def write(self, log: Log) -> None:
+        if self._has_quotes:
+            line = (
+                f"{self._path}: quotes are read {self._described}; "
+                f"{self._num_lines} lines hold {self._num_rows} rows, with "
+                "the header"
             )
-        log(f"{line}.")
-    escaped = [r for r in rows if any(f.endswith("\\") for f in r.fields)]
-    if escaped:
-        log(
-            f"{escaped[0].location}: fields of {len(escaped)} rows end in a "
-            "backslash, which is a character like others here; where it was "
-            "to escape a separator or line end, write the table with quotes."
-        )
-    return rows
+            if self._longest and self._longest.num_lines > 1:
+                begin = self._longest.location.rpartition(":")[2]
+                line += (
+                    f"; the longest, of {self._longest.num_lines} lines, "
+                    f"begins in line {begin}"
+                )
+            log(f"{line}.")
+        if self._escaped:
+            log(
+                f"{self._escaped}: fields of {self._num_escaped} rows end in a "
+                "backslash, which is a character like others here; where it "
+                "was to escape a separator or line end, write the table with "
+                "quotes."
+            )
 
 
-def _marked(text: str) -> tuple[str, str]:
-    """Returns a text with marks in place of a CR within a line, and `newline`.
+def _marked(lines: Iterator[str]) -> Iterator[str]:
+    """Yields lines with marks in place of a CR within them.
 
-    This is that of `open`. Such a CR is part of a field; pandas and R write it
-    without quotes. But where the first line ends with CR, as in classic Mac
-    OS, others may end so too.
+    Such a CR is part of a field; pandas and R write it without quotes. But
+    where the first line ends with CR, as in classic Mac OS, others may end so
+    too.
     """
-    first = _LINE_END.search(text)
-    if first and not first[0].endswith("\n"):
-        return text, ""
+    first = next(lines)
+    end = _LINE_END.search(first)
+    lines = itertools.chain([first], lines)
+    if end and not end[0].endswith("\n"):
+        for line in lines:
+            yield from io.StringIO(line, newline="")
+        return
+    for line in lines:
+        yield _LINE_END.sub(_mark, line) if "\r" in line else line
 
-    def mark(found: re.Match[str]) -> str:
-        is_end = found[0].endswith("\n") or found.end() == len(text)
-        return found[0] if is_end else _INNER_CR * len(found[0])
 
-    return _LINE_END.sub(mark, text) if "\r" in text else text, "\n"
+def _mark(found: re.Match[str]) -> str:
+    is_end = found[0].endswith("\n") or found.end() == len(found.string)
+    return found[0] if is_end else _INNER_CR * len(found[0])
 
 
-def _read_csv(path: str, lines: io.StringIO, delimiter: str) -> Iterator[Row]:
+def _read_csv(path: str, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
     # The default limit of a field is 131,072 characters.
     csv.field_size_limit(sys.maxsize)
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    taken: list[str] = []
+
+    def noted() -> Iterator[str]:
+        for line in lines:
+            taken.append(line)
+            yield line
+
+    reader = csv.reader(noted(), delimiter=delimiter, strict=True)
     first = 1
     try:
         for fields in reader:
             after = reader.line_num + 1
             fields = [field.replace(_INNER_CR, "\r") for field in fields]
-            yield Row(fields, f"{path}:{first}", after - first)
+            text = "".join(taken).replace(_INNER_CR, "\r")
+            taken.clear()
+            yield Row(fields, f"{path}:{first}", after - first, text)
             first = after
     except csv.Error as error:
         fault = str(error).replace("\t", "\\t")
@@ -186,17 +261,19 @@ def _read_csv(path: str, lines: io.StringIO, delimiter: str) -> Iterator[Row]:
 
 
 def _read_literal(
-    path: str, lines: io.StringIO, delimiter: str
+    path: str, lines: Iterable[str], delimiter: str
 ) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
-        text = line.rstrip("\r\n").replace(_INNER_CR, "\r")
-        yield Row(text.split(delimiter) if text else [], f"{path}:{number}")
+        line = line.replace(_INNER_CR, "\r")
+        text = line.rstrip("\r\n")
+        fields = text.split(delimiter) if text else []
+        yield Row(fields, f"{path}:{number}", 1, line)
 
 
 class _Quoting(NamedTuple):
     """A way to read quotes; `described` completes a sentence on it."""
 
-    read: Callable[[str, io.StringIO, str], Iterator[Row]]
+    read: Callable[[str, Iterable[str], str], Iterator[Row]]
     described: str
 
 
@@ -210,12 +287,15 @@ QUOTING = {
 
 def _check_separator(
     path: str,
-    text: str,
+    head: Sequence[str],
     delimiter: str,
-    rows_of: Callable[[str], Iterator[Row]],
+    read: Callable[[str, Iterable[str], str], Iterator[Row]],
 ) -> None:
-    """Raises UserError where another separator splits header and first row."""
-    if found := re.match(r'"?(sep=.)"?[\r\n]', text):
+    """Raises UserError where another separator splits header and first row.
+
+    `head` are the first lines.
+    """
+    if found := re.match(r'"?(sep=.)"?[\r\n]', head[0]):
         raise UserError(
             f"{path}:1: only Excel reads the line {found[1]!r}; remove it, so "
             "that the first line names the columns."
@@ -225,9 +305,8 @@ def _check_separator(
         found = []
         # With another separator the quotes may not be those of CSV.
         with contextlib.suppress(UserError):
-            for row in itertools.islice(
-                (r for r in rows_of(delimiter) if r.fields), 2
-            ):
+            rows = (r for r in read(path, head, delimiter) if r.fields)
+            for row in itertools.islice(rows, 2):
                 found.append(len(row.fields))
         return found
 

@@ -137,14 +137,14 @@ def bad(**lines):
             "y.txt.gz",
             gzip.compress(b"one\ntwo\n", mtime=0)[:-1],
             [("one", "two")],
-            bad(cut_gzip=1),
+            bad(damaged_archive=1),
         ),
-        ("z.txt.gz", b"\x1f", [], bad(cut_gzip=1, empty_documents=1)),
+        ("z.txt.gz", b"\x1f", [], bad(damaged_archive=1, empty_documents=1)),
         (
             "z.txt.gz",
             gzip.compress(b"one", mtime=0) + b"appended",
             [("one",)],
-            bad(cut_gzip=1),
+            bad(damaged_archive=1),
         ),
     ],
 )
@@ -256,8 +256,8 @@ def test_a_damaged_gzip_keeps_what_could_be_read(tmp_path, damage):
     whole = document.paragraphs[:-1]
     assert 4000 < len(whole) < 5000
     assert list(whole) == [line.strip() for line in LINES[: len(whole)]]
-    assert report.counts["bad/cut_gzip"] == 1
-    location = report.first_locations["bad/cut_gzip"]
+    assert report.counts["bad/damaged_archive"] == 1
+    location = report.first_locations["bad/damaged_archive"]
     assert location == f"{path}, line {len(whole) + 1}"
 
 
@@ -271,7 +271,7 @@ def test_a_damaged_gzip_keeps_what_could_be_read(tmp_path, damage):
 )
 def test_a_gzip_by_another_name_is_unpacked(tmp_path, name, text):
     data = gzip.compress(text)
-    for stored, counts in ((data, {}), (data[:-1], bad(cut_gzip=1))):
+    for stored, counts in ((data, {}), (data[:-1], bad(damaged_archive=1))):
         path = write(tmp_path / name, stored)
         assert paragraphs(path, separator="file") == [("one", "two")]
         assert faults(path, separator="file") == counts

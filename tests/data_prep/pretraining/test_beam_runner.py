@@ -386,7 +386,9 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(build, tmp_path):
         (tmp_path / name).write_bytes(b"plain text")
     said = []
     for runner in ("local", "beam"):
-        with pytest.raises(UserError, match="x.txt.gz is not gzipped") as info:
+        with pytest.raises(
+            UserError, match="x.txt.gz is not a gzip file"
+        ) as info:
             build("out", inputs=[str(tmp_path)], runner=runner)
         said.append(str(info.value))
     assert said[0] == said[1]

@@ -1,0 +1,427 @@
+"""Tables with the columns of predictions: the rows as they were, and these.
+
+Main entry: `write_table`. Rows of .csv, .tsv and .jsonl keep their bytes where
+the form stays the same, those of Arrow their types.
+"""
+
+import abc
+import codecs
+import io
+import itertools
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any
+
+from albert_tf.config import UserError, require
+from albert_tf.prediction.forms import Input
+from albert_tf.prediction.inputs import Table, json_columns
+from albert_tf.prediction.modes import Mode
+from albert_tf.tasks.examples import Log, listed
+from albert_tf.tasks.formats.arrow import ArrowRow, load_pyarrow
+from albert_tf.tasks.formats.class_folders import TextFile
+from albert_tf.tasks.formats.columns import (
+    FILE_COLUMN,
+    JSON_LINES,
+    LABEL_COLUMN,
+    PARQUET,
+    ending_of,
+)
+from albert_tf.tasks.formats.json_values import parse_line
+from albert_tf.tasks.formats.tables import DELIMITERS, Row
+
+Rows = Iterable[tuple[Input, Any]]
+# Name of the column with what prevents a prediction.
+_ERROR = "error"
+_PARQUET_ROWS = 1024
+# What Arrow's metadata say of the columns, which are others then.
+_OTHER_METADATA = (b"huggingface", b"pandas")
+
+
+def write_table(
+    file: IO[bytes],
+    name: str,
+    rows: Rows,
+    mode: Mode,
+    labels: Sequence[str],
+    table: Table,
+    log: Log,
+) -> None:
+    """Writes the rows of a table with their predictions.
+
+    The form is that which `name` ends in, or else the table's. `labels` are
+    those whose probabilities have columns. Where a name is taken, all that are
+    added get a number; a line is logged.
+    """
+    writer = _writer(file, name, table)
+    columns = _Columns(mode, labels, writer.flat, set(writer.columns))
+    columns.report(table.path, log)
+    writer.begin(columns.types)
+    for item, found in rows:
+        writer.write(item, columns.cells(found))
+    writer.end()
+
+
+def json_rows(rows: Rows, mode: Mode, table: Table, log: Log) -> Iterator[str]:
+    """Yields a JSON object for each row of a table, with its prediction."""
+    writer = _JsonWriter(io.BytesIO(), JSON_LINES, table)
+    columns = _Columns(mode, (), False, set(writer.columns))
+    columns.report(table.path, log)
+    for item, found in rows:
+        yield writer.line(item, columns.cells(found))
+
+
+class _Columns:
+    """The columns that a table gets.
+
+    `taken` are the names that it has. A `flat` form has a column for the
+    probability of each label, others an object. `types` are those of the new
+    columns, by their names.
+    """
+
+    def __init__(
+        self, mode: Mode, labels: Sequence[str], flat: bool, taken: set[str]
+    ) -> None:
+        self._mode, self._labels = mode, labels if flat else ()
+        types = {
+            name: kind
+            for name, kind in mode.added.items()
+            if not (flat and kind == "object")
+        }
+        types |= dict.fromkeys(map(_probability, self._labels), "double")
+        types[_ERROR] = "string"
+        for number in itertools.count(1):
+            suffix = f"_{number}" if number > 1 else ""
+            self._names = {name: f"{name}{suffix}" for name in types}
+            if taken.isdisjoint(self._names.values()):
+                break
+        self._clash = min(taken.intersection(types), default="")
+        self.types = {self._names[n]: kind for n, kind in types.items()}
+
+    def report(self, path: str, log: Log) -> None:
+        """Logs which names are taken, if any."""
+        if self._clash:
+            log(
+                f"{path} has a column {self._clash!r} already; the new ones "
+                f"are called {listed(self.types, 12)}."
+            )
+
+    def cells(self, found: Any) -> dict[str, Any]:
+        """Returns the values of a prediction, or of an error, by the names."""
+        fields = {_ERROR: str(found)}
+        if not isinstance(found, UserError):
+            fields = _fields(self._mode, found, self._labels)
+        return {new: fields.get(name) for name, new in self._names.items()}
+
+
+def _fields(mode: Mode, found: Any, labels: Sequence[str]) -> dict[str, Any]:
+    """Returns what is added to a row, by the columns' first names."""
+    fields = dict(mode.fields(found))
+    for name in ("label", "labels"):
+        if name in fields:
+            fields["prediction"] = fields.pop(name)
+    values, answer = fields.get("probabilities"), fields.get("prediction")
+    if isinstance(values, Mapping):
+        if isinstance(answer, str):
+            fields["probability"] = values[answer]
+        fields |= {_probability(label): values[label] for label in labels}
+    return fields
+
+
+def _probability(label: str) -> str:
+    return f"probability_{label}"
+
+
+class _Writer(abc.ABC):
+    """Writes rows in a form.
+
+    Attributes:
+        flat: whether each label's probability has a column.
+        columns: of the table, whose names are taken.
+    """
+
+    flat = True
+
+    def __init__(self, file: IO[bytes], ending: str, table: Table) -> None:
+        self._file, self._ending, self._table = file, ending, table
+        self.columns = _known_columns(table)
+
+    @abc.abstractmethod
+    def begin(self, added: Mapping[str, str]) -> None:
+        """Takes the added columns, with their types."""
+
+    @abc.abstractmethod
+    def write(self, item: Input, cells: Mapping[str, Any]) -> None:
+        """Writes a row, with the values of the added columns."""
+
+    def end(self) -> None:
+        """Writes what is left."""
+        self._file.flush()
+
+    def values(self, item: Input) -> dict[str, Any]:
+        """Returns the values of a row by its columns, as JSON has them.
+
+        Numbers of JSON lines are texts, as they are written.
+        """
+        row = item.row
+        if isinstance(row, ArrowRow):
+            return {name: _plain(value) for name, value in row.stored.items()}
+        if isinstance(row, TextFile):
+            text = {"text": item.texts[0]} if item.texts else {}
+            return {FILE_COLUMN: row.path, **text, LABEL_COLUMN: row.label}
+        if isinstance(row, Row):
+            # A bad row may have another number of fields.
+            return dict(zip(self.columns, row.fields, strict=False))
+        # A line of JSON, which is no object where there is no row.
+        return parse_line(row[0], row[1], number=str) if row else {}
+
+
+def _writer(file: IO[bytes], name: str, table: Table) -> _Writer:
+    forms: dict[str, type[_Writer]] = {
+        **dict.fromkeys(DELIMITERS, _DelimitedWriter),
+        JSON_LINES: _JsonWriter,
+        PARQUET: _ParquetWriter,
+    }
+    ending = ending_of(name)
+    if ending not in forms:
+        ending = table.ending or JSON_LINES
+    require(
+        table.path != "-" or table.columns is not None or ending == JSON_LINES,
+        f"--output={name}: the columns of JSON lines on standard input are "
+        "known at their end; name a .jsonl.",
+    )
+    return forms[ending](file, ending, table)
+
+
+class _DelimitedWriter(_Writer):
+    """Writes .csv and .tsv."""
+
+    def __init__(self, file: IO[bytes], ending: str, table: Table) -> None:
+        super().__init__(file, ending, table)
+        self._delimiter = DELIMITERS[ending]
+        # The same form: the text of a row is kept.
+        self._is_kept = table.ending == ending
+        self._is_literal = self._is_kept and table.quoting == "none"
+        self._line_end = "\n"
+        if table.header and self._is_kept:
+            self._line_end = _line_end(table.header.text) or "\n"
+
+    def begin(self, added: Mapping[str, str]) -> None:
+        header = self._table.header
+        if self._table.has_mark and self._is_kept:
+            self._file.write(codecs.BOM_UTF8)
+        if header and self._is_kept:
+            text = header.text.removesuffix(_line_end(header.text))
+            self._write_line(text, added)
+        else:
+            self._write_line(self._joined(self.columns), added)
+
+    def write(self, item: Input, cells: Mapping[str, Any]) -> None:
+        texts = map(_cell_text, cells.values())
+        if isinstance(item.row, Row):
+            row = item.row
+            width = len(self.columns)
+            if self._is_kept and len(row.fields) == width:
+                start = row.text.removesuffix(_line_end(row.text))
+            else:
+                # A bad row: its error has how many fields it had.
+                missing = [""] * (width - len(row.fields))
+                start = self._joined([*row.fields, *missing][:width])
+        else:
+            values = self.values(item)
+            start = self._joined(
+                [_cell_text(values.get(name)) for name in self.columns]
+            )
+        self._write_line(start, texts)
+
+    def _write_line(self, start: str, added: Iterable[str]) -> None:
+        line = f"{start}{self._delimiter}{self._joined(list(added))}"
+        line += self._line_end
+        self._file.write(line.encode("utf-8", "backslashreplace"))
+
+    def _joined(self, cells: Sequence[str]) -> str:
+        written = self._literal if self._is_literal else self._quoted
+        return self._delimiter.join(map(written, cells))
+
+    def _quoted(self, cell: str) -> str:
+        if any(c in cell for c in (self._delimiter, '"', "\r", "\n")):
+            return '"' + cell.replace('"', '""') + '"'
+        return cell
+
+    def _literal(self, cell: str) -> str:
+        """Returns a cell without what a table without quotes cannot hold."""
+        for special in (self._delimiter, "\r", "\n"):
+            cell = cell.replace(special, " ")
+        return cell
+
+
+def _line_end(text: str) -> str:
+    return text[len(text.rstrip("\r\n")) :]
+
+
+class _JsonWriter(_Writer):
+    """Writes JSON lines."""
+
+    flat = False
+
+    def begin(self, added: Mapping[str, str]) -> None:
+        del added
+
+    def write(self, item: Input, cells: Mapping[str, Any]) -> None:
+        line = self.line(item, cells)
+        self._file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+
+    def line(self, item: Input, cells: Mapping[str, Any]) -> str:
+        """Returns the object of a row; an error is there where it is one."""
+        found = {n: v for n, v in cells.items() if v is not None}
+        if self._table.ending != JSON_LINES:
+            return _json({**self.values(item), **found})
+        if item.row is None:
+            return _json({"text": item.texts[0], **found})
+        location, text, *_ = item.row
+        return _extended(location, text, found)
+
+
+def _extended(location: str, text: str, added: Mapping[str, Any]) -> str:
+    """Returns the text of a JSON object with more in it.
+
+    Raises UserError where it has such keys: those of standard input were not
+    known.
+    """
+    values = parse_line(location, text)
+    taken = min(values.keys() & added.keys(), default="")
+    require(
+        not taken,
+        f"{location} has a column {taken!r}, which the prediction needs; give "
+        "the lines as a file, whose columns are read first.",
+    )
+    text = text.strip()[:-1].rstrip()
+    return f"{text}{', ' if values else ''}{_json(added)[1:]}"
+
+
+class _ParquetWriter(_Writer):
+    """Writes Parquet; columns of tables and JSON lines are strings."""
+
+    def __init__(self, file: IO[bytes], ending: str, table: Table) -> None:
+        super().__init__(file, ending, table)
+        self._arrow = load_pyarrow()
+        self._rows: list[tuple[Input, Mapping[str, Any]]] = []
+
+    def begin(self, added: Mapping[str, str]) -> None:
+        from pyarrow import parquet
+
+        arrow = self._arrow
+        types = {
+            "string": arrow.string(),
+            "double": arrow.float64(),
+            "strings": arrow.list_(arrow.string()),
+            "doubles": arrow.list_(arrow.float64()),
+        }
+        own = self._table.schema
+        if own is None:
+            own = arrow.schema([(n, arrow.string()) for n in self.columns])
+        metadata = {
+            key: value
+            for key, value in (own.metadata or {}).items()
+            if key not in _OTHER_METADATA
+        }
+        self._added = [
+            arrow.field(name, types[kind]) for name, kind in added.items()
+        ]
+        self._own = own
+        schema = arrow.schema([*own, *self._added], metadata or None)
+        self._schema = schema
+        self._writer = parquet.ParquetWriter(self._file, schema)
+
+    def write(self, item: Input, cells: Mapping[str, Any]) -> None:
+        self._rows.append((item, cells))
+        if len(self._rows) == _PARQUET_ROWS:
+            self._flush()
+
+    def end(self) -> None:
+        if self._rows:
+            self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        arrow = self._arrow
+        if self._table.schema is not None:
+            batches = [
+                batch.slice(start, stop - start)
+                for batch, start, stop in _runs([i.row for i, _ in self._rows])
+            ]
+            columns = arrow.Table.from_batches(batches, self._own).columns
+        else:
+            values = [self.values(item) for item, _ in self._rows]
+            columns = [
+                arrow.array(
+                    [_text_or_none(row.get(name)) for row in values],
+                    arrow.string(),
+                )
+                for name in self.columns
+            ]
+        added = [
+            arrow.array(
+                [
+                    _text_or_none(cells[field.name])
+                    if field.type == arrow.string()
+                    else cells[field.name]
+                    for _, cells in self._rows
+                ],
+                field.type,
+            )
+            for field in self._added
+        ]
+        self._writer.write_table(
+            arrow.Table.from_arrays([*columns, *added], schema=self._schema)
+        )
+        self._rows.clear()
+
+
+def _runs(rows: Sequence[ArrowRow]) -> Iterator[tuple[Any, int, int]]:
+    """Yields batch, start and stop of the stretches that rows consist of."""
+    first = rows[0]
+    stop = first.number
+    for row in rows:
+        if row.batch is not first.batch or row.number != stop:
+            yield first.batch, first.number, stop
+            first, stop = row, row.number
+        stop += 1
+    yield first.batch, first.number, stop
+
+
+def _known_columns(table: Table) -> Sequence[str]:
+    """Returns the columns of a table; none of JSON lines that come but once."""
+    if table.columns is not None:
+        return table.columns
+    return () if table.path == "-" else json_columns(table.path)
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value of Arrow as JSON can hold it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return str(value)
+
+
+def _cell_text(value: Any) -> str:
+    """Returns a value as a cell of a table; several are JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return _json(value)
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else _cell_text(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

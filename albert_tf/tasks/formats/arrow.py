@@ -1,0 +1,205 @@
+"""Parquet files, and data sets that `datasets` saved to disk.
+
+Main entries: `read_parquet` and `read_saved`. They need pyarrow, which is
+imported when there is such a file.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from albert_tf.config import UserError, require
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json
+
+# The file by which a directory of `Dataset.save_to_disk` is recognised.
+STATE = "state.json"
+_INFO = "dataset_info.json"
+# Key of what `datasets` writes into the schema of a file.
+_METADATA = b"huggingface"
+_BATCH_ROWS = 1024
+
+
+class ArrowRow(NamedTuple):
+    """A row: its values as those of JSON lines, its file and number.
+
+    It is row `number` of `batch`; `stored` are its values there.
+    """
+
+    values: Mapping[str, Any]
+    location: str
+    stored: Mapping[str, Any]
+    batch: Any
+    number: int
+
+
+class ArrowTable(NamedTuple):
+    """The schema of a file, its rows, each read when it is due, their number.
+
+    `rows` may be called again.
+    """
+
+    schema: Any
+    rows: Callable[[], Iterator[ArrowRow]]
+    num_rows: int
+
+
+def load_pyarrow() -> Any:
+    """Returns pyarrow; raises UserError where it is not installed."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise UserError(
+            "Parquet files and saved data sets need pyarrow: pip install "
+            "pyarrow."
+        ) from None
+    return pyarrow
+
+
+def read_parquet(path: str) -> ArrowTable:
+    """Returns the table in a Parquet file; raises UserError for a bad one."""
+    arrow = load_pyarrow()
+    from pyarrow import parquet
+
+    def opened() -> Any:
+        return parquet.ParquetFile(files.open(path))
+
+    try:
+        file = opened()
+    except (OSError, arrow.ArrowException) as error:
+        raise UserError(_described(path, error)) from None
+
+    def batches() -> Iterator[Any]:
+        yield from opened().iter_batches(_BATCH_ROWS)
+
+    num_rows = file.metadata.num_rows
+    return _table(path, file.schema_arrow, batches, num_rows, {})
+
+
+def is_saved(directory: str) -> bool:
+    """Returns whether `Dataset.save_to_disk` wrote a directory."""
+    return files.isfile(os.path.join(directory, STATE))
+
+
+def read_saved(directory: str) -> ArrowTable:
+    """Returns the table in a directory of `Dataset.save_to_disk`.
+
+    Raises UserError for one that is damaged, or whose rows were selected
+    without being rewritten.
+    """
+    arrow = load_pyarrow()
+    state_path = os.path.join(directory, STATE)
+    state = read_json(state_path)
+    stored = state.get("_data_files")
+    names = [
+        entry.get("filename") if isinstance(entry, dict) else None
+        for entry in (stored if isinstance(stored, list) else [])
+    ]
+    require(
+        bool(names) and all(_is_plain(name) for name in names),
+        f"{state_path}: expected names of files as '_data_files'.",
+    )
+    require(
+        state.get("_indices_files") in (None, []),
+        f"{state_path}: the data set selects rows of its files; save it with "
+        "dataset.flatten_indices().save_to_disk(...).",
+    )
+    paths = [os.path.join(directory, str(name)) for name in names]
+    info_path = os.path.join(directory, _INFO)
+    info = read_json(info_path) if files.isfile(info_path) else {}
+
+    def stream(path: str) -> Any:
+        return arrow.ipc.open_stream(files.open(path))
+
+    def batches() -> Iterator[Any]:
+        for path in paths:
+            for batch in stream(path):
+                for start in range(0, batch.num_rows, _BATCH_ROWS):
+                    yield batch.slice(start, _BATCH_ROWS)
+
+    try:
+        schema = stream(paths[0]).schema
+        num_rows = sum(batch.num_rows for batch in batches())
+    except (OSError, arrow.ArrowException) as error:
+        raise UserError(_described(directory, error)) from None
+    features = info.get("features")
+    return _table(directory, schema, batches, num_rows, features)
+
+
+def _is_plain(name: Any) -> bool:
+    """Returns whether a name is that of a file right in a directory."""
+    return isinstance(name, str) and os.path.basename(name) == name != ""
+
+
+def _described(path: str, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+    return f"{path}: {reason.rstrip('.')}."
+
+
+def _table(
+    path: str,
+    schema: Any,
+    batches: Callable[[], Iterator[Any]],
+    num_rows: int,
+    features: Any,
+) -> ArrowTable:
+    arrow = load_pyarrow()
+    classes = _classes(features or _features(schema))
+
+    def rows() -> Iterator[ArrowRow]:
+        number = 0
+        try:
+            for batch in batches():
+                for index, values in enumerate(batch.to_pylist()):
+                    number += 1
+                    named = {
+                        name: _named(value, classes.get(name))
+                        for name, value in values.items()
+                        if not (name in classes and value == -1)
+                    }
+                    location = f"{path}:{number}"
+                    yield ArrowRow(named, location, values, batch, index)
+        except (OSError, arrow.ArrowException, UnicodeDecodeError) as error:
+            raise UserError(_described(path, error)) from None
+
+    return ArrowTable(schema, rows, num_rows)
+
+
+def _features(schema: Any) -> Any:
+    """Returns the features that `datasets` writes into a schema, if any."""
+    try:
+        content = json.loads((schema.metadata or {})[_METADATA])
+        return content["info"]["features"]
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _classes(features: Any) -> dict[str, list[str]]:
+    """Returns the names of classes by the columns that hold their numbers."""
+    found = {}
+    for name, feature in dict(features or {}).items():
+        # A list of classes, in the forms of several versions of `datasets`.
+        while isinstance(feature, list) and feature:
+            (feature, *_) = feature
+        while isinstance(feature, dict) and "feature" in feature:
+            feature = feature["feature"]
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
+            found[name] = list(map(str, feature.get("names") or []))
+    return {name: names for name, names in found.items() if names}
+
+
+def _named(value: Any, classes: list[str] | None) -> Any:
+    """Returns a value as in JSON lines whose numbers are texts.
+
+    `classes` are the names that numbers stand for.
+    """
+    if isinstance(value, list):
+        return [_named(item, classes) for item in value]
+    if isinstance(value, dict):
+        return {key: _named(item, None) for key, item in value.items()}
+    if value is None or isinstance(value, bool | str):
+        return value
+    if classes and isinstance(value, int) and 0 <= value < len(classes):
+        return classes[value]
+    return str(value)

@@ -1,0 +1,47 @@
+"""A folder for each class, and a text in each of its files."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from albert_tf.io import files
+from albert_tf.io.compression import SUFFIXES
+from albert_tf.tasks.formats.tables import decoded_lines, stored_lines
+
+_ENDINGS = tuple(f".txt{packed}" for packed in ("", *SUFFIXES))
+_ADVICE = "expected a text."
+
+
+class TextFile(NamedTuple):
+    """A file with a text, and the folder that it is in."""
+
+    path: str
+    label: str
+
+
+def class_files(directory: str) -> Iterator[TextFile]:
+    """Yields the text files in the folders of a directory, sorted.
+
+    Hidden ones are left out; a directory without such folders has none.
+    """
+    for label in _names(directory):
+        folder = os.path.join(directory, label)
+        if files.isdir(folder):
+            for name in _names(folder):
+                if name.lower().endswith(_ENDINGS):
+                    yield TextFile(os.path.join(folder, name), label)
+
+
+def read_text_file(path: str) -> str:
+    """Returns the text in a file, without line ends at its end.
+
+    Raises UserError for a file that cannot be read or is not UTF-8.
+    """
+    # An empty file is a text too.
+    stored = itertools.chain(stored_lines(path, _ADVICE), [b"\n"])
+    return "".join(decoded_lines(path, stored, _ADVICE)).rstrip("\r\n")
+
+
+def _names(directory: str) -> list[str]:
+    return [name for name in files.listdir(directory) if name[0] != "."]

@@ -1,0 +1,254 @@
+"""Held-out examples of data without a dev set, and folds of cross-validation.
+
+Main entry: `HeldOut`, a reader of tasks.
+"""
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from albert_tf.config import require
+from albert_tf.tasks.base import Reader, Task
+from albert_tf.tasks.examples import Log, listed
+from albert_tf.tasks.kinds.classification import Classification
+
+TRAIN, DEV = "train", "dev"
+DEFAULT_FRACTION = 0.1
+
+
+class SplitFinder(Reader, Protocol):
+    """A reader that knows which splits its files have."""
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The ends of names of files."""
+
+    def has(self, data_dir: str, split: str) -> bool:
+        """Returns whether there are files of a split."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """How examples are divided into training and dev ones.
+
+    Attributes:
+        dev_fraction: share of dev examples, where they have no files; None:
+            DEFAULT_FRACTION.
+        seed: of the draw.
+        folds: number of parts, each of which is dev once; 0: no folds.
+        fold: the part that is dev, from 1.
+    """
+
+    dev_fraction: float | None = None
+    seed: int = 0
+    folds: int = 0
+    fold: int = 1
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the settings that decide on the division."""
+        if self.folds:
+            return {"folds": self.folds, "fold": self.fold, "seed": self.seed}
+        fraction = self.dev_fraction or DEFAULT_FRACTION
+        return {"dev_fraction": fraction, "seed": self.seed}
+
+
+WITHOUT_FLAGS = Split()
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOut:
+    """A reader that holds out dev examples of the training ones.
+
+    Folds divide the training examples of any data; else examples are held out
+    where `reader`, a SplitFinder, has no files of dev ones (and, unless
+    `dev_fraction` is given, of training ones). Equal texts (paragraphs of
+    questions) are on one side. The draw is a hash of them, so that it depends
+    on nothing else.
+
+    Attributes:
+        reader: of the files.
+        split: how they are divided.
+        stratified: whether each label has its share of both sides.
+    """
+
+    reader: Any
+    split: Split = WITHOUT_FLAGS
+    stratified: bool = False
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the task's splits."""
+        return self.reader.splits
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The ends of names of the task's files."""
+        return self.reader.extensions
+
+    def division(self, data_dir: str) -> dict[str, Any] | None:
+        """Returns how the training examples are divided; None: not at all."""
+        if self.split.folds:
+            return self.split.describe()
+        if self.reader.has(data_dir, DEV):
+            require(
+                self.split.dev_fraction is None,
+                f"--dev_fraction={self.split.dev_fraction}: {data_dir} has dev "
+                "examples of its own; remove the flag, or the file.",
+            )
+            return None
+        if self.split.dev_fraction is None and self.reader.has(data_dir, TRAIN):
+            # Programs that need no dev examples read all of them.
+            return None
+        return self.split.describe()
+
+    def read(self, data_dir: str, split: str, log: Log) -> Sequence[Any]:
+        """Returns the examples of a split; see `Reader`.
+
+        Logs the division with the dev examples. Raises UserError where too few
+        examples remain for one side.
+        """
+        if split not in (TRAIN, DEV) or not self.division(data_dir):
+            require(
+                split != DEV
+                or self.reader.has(data_dir, DEV)
+                or not self.reader.has(data_dir, TRAIN),
+                f"{data_dir} has training examples and no dev ones; "
+                f"--dev_fraction={DEFAULT_FRACTION} holds out a tenth of them.",
+            )
+            return self.reader.read(data_dir, split, log)
+        # What there is to say of the file is logged once, with train.
+        inner_log = log if split == TRAIN else lambda line: None
+        examples = self.reader.read(data_dir, TRAIN, inner_log)
+        is_dev = divided(examples, self.split, self.stratified)
+        found = {
+            name: [e for e, d in zip(examples, is_dev, strict=True) if d == dev]
+            for name, dev in ((TRAIN, False), (DEV, True))
+        }
+        require(
+            all(found.values()),
+            f"{data_dir}: {len(examples)} examples are too few to hold some "
+            f"out ({_shown(self.split.describe())}); texts that are equal stay "
+            "together.",
+        )
+        if split == DEV:
+            self._report(data_dir, found[DEV], len(examples), log)
+        return found[split]
+
+    def _report(
+        self, data_dir: str, dev: Sequence[Any], total: int, log: Log
+    ) -> None:
+        labels = collections.Counter(map(_label, dev))
+        line = (
+            f"{data_dir}: {len(dev)} of {total} examples are held out as dev "
+            f"({_shown(self.split.describe())}; equal texts are on one side"
+        )
+        if self.stratified and len(labels) > 1:
+            counts = [f"{name} {n}" for name, n in sorted(labels.items())]
+            line += f"; by label: {listed(counts, 12)}"
+        log(f"{line}).")
+
+
+def folded(task: Task, folds: int, fold: int, seed: int) -> Task:
+    """Returns a task whose dev examples are a fold of the training ones."""
+    reader = task.reader
+    if isinstance(reader, HeldOut):
+        reader = reader.reader
+    stratified = isinstance(task.kind, Classification)
+    split = Split(None, seed, folds, fold)
+    held_out = HeldOut(reader, split, stratified)
+    return dataclasses.replace(task, reader=held_out, evaluated={"": DEV})
+
+
+def divided(
+    examples: Sequence[Any], split: Split, stratified: bool
+) -> list[bool]:
+    """Returns whether each example is a dev one."""
+    names = [_group(example) for example in examples]
+    sizes = collections.Counter(names)
+    strata: dict[str, str] = {}
+    for name, example in zip(names, examples, strict=True):
+        label = _label(example) if stratified else ""
+        strata[name] = min(strata.get(name, label), label)
+    members: dict[str, list[str]] = {}
+    for name in sorted(sizes, key=lambda name: _draw(name, split.seed)):
+        members.setdefault(strata[name], []).append(name)
+    choose = _of_fold if split.folds else _of_fraction
+    chosen = choose(members, sizes, split, stratified)
+    return [name in chosen for name in names]
+
+
+def _of_fraction(
+    members: Mapping[str, Sequence[str]],
+    sizes: Mapping[str, int],
+    split: Split,
+    stratified: bool,
+) -> set[str]:
+    """Returns the groups that are dev, in shares of each stratum.
+
+    What rounding leaves of one is added to the next. Not all of a stratum: a
+    label that training lacks could not be learned.
+    """
+    fraction = split.dev_fraction or DEFAULT_FRACTION
+    chosen: set[str] = set()
+    seen = taken = 0
+    for _, groups in sorted(members.items()):
+        seen += sum(sizes[name] for name in groups)
+        for name in groups[:-1]:
+            # As near to the fraction as the group's size permits.
+            if taken + sizes[name] / 2 > fraction * seen:
+                break
+            chosen.add(name)
+            taken += sizes[name]
+    return chosen
+
+
+def _of_fold(
+    members: Mapping[str, Sequence[str]],
+    sizes: Mapping[str, int],
+    split: Split,
+    stratified: bool,
+) -> set[str]:
+    """Returns the groups of a fold: of each stratum every so many.
+
+    The only text of a label is in no fold, but in training always.
+    """
+    del sizes
+    dealt = 0
+    chosen: set[str] = set()
+    for _, groups in sorted(members.items()):
+        if stratified and len(groups) == 1:
+            continue
+        for name in groups:
+            if dealt % split.folds == split.fold - 1:
+                chosen.add(name)
+            dealt += 1
+    return chosen
+
+
+def _draw(name: str, seed: int) -> bytes:
+    content = f"{seed}\0{name}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def _group(example: Any) -> str:
+    """Returns what is equal for examples that belong on one side."""
+    if context := getattr(example, "context", None):
+        return context
+    texts = getattr(example, "texts", None) or example.words
+    return "\0".join(texts)
+
+
+def _label(example: Any) -> str:
+    label = getattr(example, "label", None)
+    return label if isinstance(label, str) else ""
+
+
+def _shown(settings: Mapping[str, Any]) -> str:
+    flags = {"seed": "split_seed"}
+    return ", ".join(
+        f"--{flags.get(name, name)}={value}"
+        for name, value in settings.items()
+        if name != "fold"
+    )

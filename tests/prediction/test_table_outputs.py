@@ -1,0 +1,354 @@
+"""Tables with predictions, read by csv, pandas and pyarrow."""
+
+import csv
+import io
+import json
+from types import SimpleNamespace
+
+import pandas
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from albert_tf.config import UserError
+from albert_tf.prediction.forms import PAIR, SINGLE
+from albert_tf.prediction.inputs import read_table
+from albert_tf.prediction.modes import MODES
+from albert_tf.prediction.table_outputs import json_rows, write_table
+
+LABELS = ["sea", 'la"nd']
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+PIECES = ["a", "é", " ", '"', "\n", "\r\n", "\r", ",", "\t", "07", "\u2028"]
+PIECES += ["\x85", "\x0c", "\x1c", "\ufeff", "NA", "'", "\\"]
+CELLS = st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
+# What the label of a text is, and its probability.
+ADDED = ["prediction", "probability", "probability_sea", 'probability_la"nd']
+
+
+def silent(line):
+    pass
+
+
+def predicted(inputs, mode="classify", form=SINGLE, of_model=()):
+    """Yields the inputs with predictions that follow from their texts."""
+    for item in inputs.read(form, of_model):
+        if item.error:
+            yield item, item.error
+        elif mode == "classify":
+            p = len(item.texts[0]) % 4 / 4
+            label = LABELS[p <= 0.5]
+            values = dict(zip(LABELS, (p, 1 - p), strict=True))
+            yield (
+                item,
+                SimpleNamespace(
+                    texts=item.texts, label=label, probabilities=values
+                ),
+            )
+        else:
+            fields = FIELDS[mode](item.texts[0])
+            yield item, SimpleNamespace(fields=fields)
+
+
+FIELDS = {
+    "rate": lambda text: {"text": text, "prediction": len(text) / 2},
+    "tag": lambda text: {
+        "words": text.split(),
+        "label": None,
+        "prediction": ["O" for _ in text.split()],
+        "probabilities": [0.5 for _ in text.split()],
+    },
+    "answer": lambda text: {
+        "id": "1",
+        "question": text,
+        "context": "c",
+        "prediction": text[:2],
+        "probability": 0.25,
+    },
+}
+
+
+def write(
+    path,
+    name="out",
+    *columns,
+    mode="classify",
+    quoting="csv",
+    log=silent,
+    form=SINGLE,
+    **options,
+):
+    """Returns the bytes of a table with predictions."""
+    inputs = read_table(str(path), columns, quoting, silent, **options)
+    rows = predicted(inputs, mode, form)
+    labels = LABELS if mode == "classify" else []
+    file = io.BytesIO()
+    write_table(file, name, rows, MODES[mode], labels, inputs.table, log)
+    return file.getvalue()
+
+
+def quoted(cell, delimiter, always):
+    special = {delimiter, '"', "\r", "\n"} & set(cell)
+    if special or always:
+        return '"' + cell.replace('"', '""') + '"'
+    return cell
+
+
+@st.composite
+def tables(draw):
+    """Draws rows with a header, and name and content of their file."""
+    width = draw(st.integers(1, 3))
+    header = ["text", *(f"id {n}" for n in range(width - 1))]
+    row = st.lists(CELLS, min_size=width, max_size=width)
+    rows = [header, *draw(st.lists(row, min_size=1, max_size=4))]
+    ending = draw(st.sampled_from([*DELIMITERS]))
+    end = draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    always = draw(st.booleans())
+    lines = [
+        DELIMITERS[ending].join(
+            # Of one column an empty text would be a blank line.
+            quoted(c, DELIMITERS[ending], always or (width == 1 and not c))
+            for c in row
+        )
+        for row in rows
+    ]
+    mark = draw(st.sampled_from(["", "\ufeff"]))
+    last = draw(st.sampled_from(["", end]))
+    return rows, f"in{ending}", f"{mark}{end.join(lines)}{last}"
+
+
+@given(tables(), st.sampled_from([".csv", ".tsv", "", ".jsonl", ".parquet"]))
+@settings(max_examples=50, deadline=None)
+def test_rows_are_as_they_were(tmp_path_factory, table, ending):
+    rows, name, content = table
+    path = tmp_path_factory.getbasetemp() / name
+    path.write_bytes(content.encode())
+    written = write(path, f"out{ending}")
+    form = ending or path.suffix
+    found = {".jsonl": of_json, ".parquet": of_parquet}.get(form, of_table)
+    header, *others = found(written, form)
+    assert header[: len(rows[0])] == rows[0]
+    assert [row[: len(rows[0])] for row in others] == rows[1:]
+    for row, (text, *_) in zip(others, rows[1:], strict=True):
+        added = dict(zip(header, row, strict=True))
+        p = len(text) % 4 / 4
+        assert added["prediction"] == LABELS[p <= 0.5]
+        assert float(added["probability"]) == max(p, 1 - p)
+    if form == path.suffix:
+        # Every byte of a row is there, in its order.
+        rest = written
+        mark = b"\xef\xbb\xbf"
+        assert rest.startswith(mark) == content.encode().startswith(mark)
+        for line in filter(None, path.read_bytes().splitlines()):
+            _, found, rest = rest.partition(line)
+            assert found == line
+
+
+def of_table(written, form):
+    text = written.decode("utf-8-sig")
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=DELIMITERS[form], strict=True
+    )
+    rows = list(reader)
+    assert rows[0][-5:] == [*ADDED, "error"]
+    frame = pandas.read_csv(
+        io.BytesIO(written),
+        sep=DELIMITERS[form],
+        dtype=str,
+        keep_default_na=False,
+        encoding="utf-8-sig",
+        engine="c",
+    )
+    assert [list(frame.columns), *frame.values.tolist()] == rows
+    return rows
+
+
+def of_json(written, form):
+    objects = [json.loads(line) for line in written.decode().split("\n")[:-1]]
+    for row in objects:
+        values = row.pop("probabilities")
+        assert values[row["prediction"]] == row["probability"]
+    return [[*objects[0]], *([*row.values()] for row in objects)]
+
+
+def of_parquet(written, form):
+    table = parquet.read_table(io.BytesIO(written))
+    rows = [list(row.values()) for row in table.to_pylist()]
+    assert table.schema.field("probability_sea").type == pyarrow.float64()
+    return [table.column_names, *rows]
+
+
+def test_json_lines_keep_their_bytes(tmp_path):
+    path = tmp_path / "in.jsonl"
+    lines = ['{"id": 1.50,  "text":"a","x":[1e3,null]} ', "b", '{"text": 7}']
+    lines += ['{"id": 2}', "{}"]
+    path.write_text("\n".join(lines))
+    first, bad, number, lacking, empty = write(path).decode().splitlines()
+    assert first.startswith(lines[0].rstrip()[:-1] + ', "prediction": "')
+    assert json.loads(first)["x"] == [1000.0, None]
+    assert json.loads(bad).keys() == {"text", "error"}
+    assert json.loads(bad)["text"] == "b"
+    assert number.startswith('{"text": 7, "prediction": ')
+    assert lacking.startswith('{"id": 2, "error": "')
+    assert "expected the column 'text'" in json.loads(empty)["error"]
+    # As a table it has the columns of all lines, numbers as they are written.
+    table = write(path, "out.csv").decode().splitlines()
+    assert [*csv.reader(table)][:3] == [
+        ["id", "text", "x", *ADDED, "error"],
+        ["1.50", "a", '["1e3", null]', 'la"nd', "0.75", "0.25", "0.75", ""],
+        ["", "", "", "", "", "", "", json.loads(bad)["error"]],
+    ]
+
+
+def test_types_of_parquet_are_kept(tmp_path):
+    table = pyarrow.table(
+        {
+            "id": pyarrow.array([2**60, None, 3], pyarrow.int64()),
+            "text": pyarrow.array(["a", None, "bb"]).dictionary_encode(),
+            "time": pyarrow.array([1, 2, 3], pyarrow.timestamp("ns")),
+            "numbers": [[1.5], [], None],
+        }
+    )
+    path = tmp_path / "in.parquet"
+    parquet.write_table(table, path, row_group_size=2)
+    assert read_table(str(path), (), "csv", silent).num == 3
+    written = parquet.read_table(io.BytesIO(write(path)))
+    assert written.select(table.column_names).equals(table)
+    assert written.column_names == [*table.column_names, *ADDED, "error"]
+    assert written["prediction"].to_pylist() == ['la"nd', None, 'la"nd']
+    assert "as 'text', got null" in written["error"][1].as_py()
+    lines = write(path, "out.jsonl").decode().splitlines()
+    first = json.loads(lines[0])
+    assert (first["id"], first["numbers"]) == (2**60, [1.5])
+    assert write(path, "out.csv").decode().splitlines()[2].startswith(",,")
+
+
+def test_a_bad_row_keeps_its_place_and_the_others_theirs(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text('text,id\n"a",01\nb\nc,02,x\n"d",03\n')
+    found = write(path).decode().splitlines()
+    assert [line[:6] for line in found] == [
+        "text,i",
+        '"a",01',
+        "b,,,,,",
+        "c,02,,",
+        '"d",03',
+    ]
+    rows = [*csv.DictReader(found)]
+    assert "in.csv:3: expected 2 comma-separated" in rows[1]["error"]
+    assert rows[2]["prediction"] == rows[0]["error"] == ""
+
+
+@pytest.mark.parametrize("output", ["out.tsv", "out"])
+def test_literal_quotes_stay_literal(tmp_path, output):
+    path = tmp_path / "in.tsv"
+    path.write_text('text\tid\n"a\t1\n')
+    written = write(path, output, quoting="none").decode()
+    header, row = written.splitlines()
+    # Nor is that of a label doubled.
+    assert row == '"a\t1\tla"nd\t0.5\t0.5\t0.5\t'
+    assert header.split("\t")[2:] == [*ADDED, "error"]
+
+
+def test_names_that_are_taken(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text,error,probability_2\na,b,c\n")
+    logged = []
+    header, row = write(path, log=logged.append).decode().splitlines()
+    names = [f"{name}_3" for name in [*ADDED, "error"]]
+    assert next(csv.reader([header]))[3:] == names
+    assert row.startswith("a,b,c,")
+    (line,) = logged
+    assert f"{path} has a column 'error' already; the new ones are " in line
+    lines = tmp_path / "in.jsonl"
+    lines.write_text('{"text": "a"}\n{"text": "b", "prediction": 1}\n')
+    first, _ = map(json.loads, write(lines).decode().splitlines())
+    assert "prediction_2" in first and "prediction" not in first
+    # Of standard input no one knows what comes.
+    stored = [b'{"text": "a"}\n', b'{"text": "b", "prediction": 1}\n']
+    with pytest.raises(UserError, match="line 2 has a column 'prediction',"):
+        write("-", ending=".jsonl", lines=iter(stored))
+
+
+@pytest.mark.parametrize(
+    ("mode", "form", "names", "values"),
+    [
+        ("rate", SINGLE, ["prediction"], ["1.5"]),
+        (
+            "tag",
+            SINGLE,
+            ["words", "prediction", "probabilities"],
+            ['["a", "b"]', '["O", "O"]', "[0.5, 0.5]"],
+        ),
+        ("answer", SINGLE, ["prediction", "probability"], ["a ", "0.25"]),
+    ],
+)
+def test_columns_of_modes(tmp_path, mode, form, names, values):
+    path = tmp_path / "in.csv"
+    path.write_text("text,label\na b,x\n")
+    rows = [*csv.reader(write(path, mode=mode).decode().splitlines())]
+    assert rows == [
+        ["text", "label", *names, "error"],
+        ["a b", "x", *values, ""],
+    ]
+    (line,) = write(path, "out.jsonl", mode=mode).decode().splitlines()
+    found = json.loads(line)
+    assert list(found) == ["text", "label", *names]
+    table = parquet.read_table(io.BytesIO(write(path, "a.parquet", mode=mode)))
+    assert table.select(names).to_pylist() == [{n: found[n] for n in names}]
+
+
+def test_a_folder_for_each_class_has_the_names_of_its_files(tmp_path):
+    for name in ("b/1.txt", "a/2.txt"):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("a text\n")
+    first, second = map(
+        json.loads, write(tmp_path / "in").decode().splitlines()
+    )
+    assert first["file"] == f"{tmp_path}/in/a/2.txt"
+    assert (second["text"], second["label"]) == ("a text", "b")
+    assert write(tmp_path / "in", "a.csv").startswith(b"file,text,label,predi")
+
+
+def test_the_columns_of_the_models_task(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text,review,label\na,bbb,x\n")
+    inputs = read_table(str(path), (), "csv", silent)
+    (item,) = inputs.read(SINGLE, ("text=review", "label=verdict"))
+    assert item.texts == ("bbb",)
+    # Where the file lacks one they are not used, nor for another form.
+    for form, of_model in (
+        (SINGLE, ("text=gone",)),
+        (SINGLE, ("text=review", "text=text")),
+        (SINGLE, ("word=0", "tag=1")),
+    ):
+        inputs = read_table(str(path), (), "csv", silent)
+        (item,) = inputs.read(form, of_model)
+        assert item.texts == ("a",)
+    inputs = read_table(str(path), ["text=label", "text=text"], "csv", silent)
+    (item,) = inputs.read(PAIR, ("text=review", "text=text"))
+    assert item.texts == ("x", "a")
+
+
+def test_json_of_each_row_comes_when_it_is_due():
+    endless = (b'{"text": "%d"}\n' % number for number in range(10**9))
+    inputs = read_table("-", (), "csv", silent, ending=".jsonl", lines=endless)
+    lines = json_rows(
+        predicted(inputs), MODES["classify"], inputs.table, silent
+    )
+    assert json.loads(next(lines))["text"] == "0"
+    endless = (b"text\n" if not n else b"%d\n" % n for n in range(10**9))
+    inputs = read_table("-", (), "csv", silent, ending=".csv", lines=endless)
+    lines = json_rows(
+        predicted(inputs), MODES["classify"], inputs.table, silent
+    )
+    assert json.loads(next(lines))["text"] == "1"
+
+
+def test_a_fault_of_the_table_is_found_before_the_first_prediction(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text,id\n" + "a,b\n" * 5000 + '"c,d\n')
+    with pytest.raises(UserError, match="in.csv:5002: not quoted as in CSV"):
+        read_table(str(path), (), "csv", silent)

@@ -1,0 +1,161 @@
+"""Parquet, and data sets as `datasets` saves them, written with pyarrow."""
+
+import datetime
+import json
+import sys
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from albert_tf.config import UserError
+from albert_tf.tasks.custom import CLASSIFICATION, custom_task
+from albert_tf.tasks.examples import ChoiceExample, Example
+from albert_tf.tasks.formats.columns import Reading
+
+FEATURES = {
+    "text": {"dtype": "string", "_type": "Value"},
+    "label": {"names": ["neg", "pos"], "_type": "ClassLabel"},
+}
+
+
+def save(directory, columns, features=FEATURES, **state):
+    """Writes a directory as `Dataset.save_to_disk` does."""
+    directory.mkdir(parents=True)
+    table = pyarrow.table(columns)
+    half = len(table) // 2
+    names = ["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"]
+    for name, part in zip(names, (table[:half], table[half:]), strict=True):
+        with pyarrow.ipc.new_stream(directory / name, table.schema) as stream:
+            stream.write_table(part)
+    files = [{"filename": name} for name in names]
+    content = {"_data_files": files, "_fingerprint": "0", **state}
+    (directory / "state.json").write_text(json.dumps(content))
+    info = {"features": features, "splits": None}
+    (directory / "dataset_info.json").write_text(json.dumps(info))
+
+
+def silent(line):
+    pass
+
+
+def test_types_of_parquet(tmp_path):
+    table = pyarrow.table(
+        {
+            "text": pyarrow.array(["a", "b", "a"]).dictionary_encode(),
+            "label": [3, 7, 3],
+            "number": [1.5, -2.0, 1e20],
+            "flag": [True, False, True],
+            "day": [datetime.date(2026, 1, 2)] * 3,
+        }
+    )
+    parquet.write_table(table, tmp_path / "train.parquet")
+    read = {
+        name: [
+            example.texts[0]
+            for example in custom_task([f"text={name}", "label=label"]).read(
+                str(tmp_path), "train", silent
+            )
+        ]
+        for name in ("text", "number", "flag", "day")
+    }
+    assert read == {
+        "text": ["a", "b", "a"],
+        "number": ["1.5", "-2.0", "1e+20"],
+        "flag": ["true", "false", "true"],
+        "day": ["2026-01-02"] * 3,
+    }
+    task = custom_task(["text=text", "number=number"])
+    found = task.read(str(tmp_path), "train", silent)
+    assert [e.label for e in found] == ["1.5", "-2.0", "1e+20"]
+
+
+def test_choices_and_nulls_of_parquet(tmp_path):
+    table = pyarrow.table(
+        {
+            "start": ["we", None, "they"],
+            "ends": [["go", "stay"], ["go", "stay"], ["run", "sit"]],
+            "right": [1, 0, 0],
+        }
+    )
+    path = tmp_path / "train.parquet"
+    parquet.write_table(table, path, row_group_size=1)
+    columns = ["context=start", "choice=ends", "label=right"]
+    message = f"{path}:2: expected a string, .* as 'start', got null"
+    with pytest.raises(UserError, match=message):
+        custom_task(columns).read(str(tmp_path), "train", silent)
+    task = custom_task(columns, Reading(skip_bad_rows=True))
+    assert task.read(str(tmp_path), "train", silent) == [
+        ChoiceExample("we", ("go", "stay"), 1, id="0"),
+        ChoiceExample("they", ("run", "sit"), 0, id="1"),
+    ]
+
+
+def test_a_saved_data_set_has_the_names_of_its_classes(tmp_path):
+    columns = {"text": ["a", "b", "c"], "label": [1, 0, 1]}
+    save(tmp_path / "train", columns)
+    save(tmp_path / "validation", {"text": ["d"] * 2, "label": [0, 0]})
+    # Without labels, as test sets are published.
+    save(tmp_path / "test", {"text": ["e", "f"], "label": [-1, -1]})
+    for split, expected in {
+        "train": [("a", "pos"), ("b", "neg"), ("c", "pos")],
+        "dev": [("d", "neg"), ("d", "neg")],
+        "test": [("e", None), ("f", None)],
+    }.items():
+        found = CLASSIFICATION.read(str(tmp_path), split, silent)
+        assert found == [Example((text,), label) for text, label in expected]
+        assert found[0].location.endswith(":1")
+
+
+def test_names_of_classes_in_the_schema_of_parquet(tmp_path):
+    info = json.dumps({"info": {"features": FEATURES}})
+    table = pyarrow.table({"text": ["a", "b"], "label": [1, 0]})
+    table = table.replace_schema_metadata({"huggingface": info})
+    parquet.write_table(table, tmp_path / "train.parquet")
+    found = CLASSIFICATION.read(str(tmp_path), "train", silent)
+    assert [e.label for e in found] == ["pos", "neg"]
+
+
+def test_lists_of_classes(tmp_path):
+    classes = {"feature": FEATURES["label"], "_type": "Sequence"}
+    columns = {"text": ["a", "b"], "label": [[1, 0], []]}
+    save(tmp_path / "train", columns, {**FEATURES, "label": classes})
+    from albert_tf.tasks.formats.columns import open_rows
+
+    opened = open_rows(str(tmp_path / "train"), silent)
+    records = [opened.record_of(row).values for row in opened.rows]
+    assert [r["label"] for r in records] == [["pos", "neg"], []]
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"_indices_files": [{"filename": "i"}]}, "dataset.flatten_indices"),
+        (
+            {"_data_files": [{"filename": "../x.arrow"}]},
+            "expected names of fil",
+        ),
+        ({"_data_files": []}, "expected names of files as '_data_files'"),
+        ({"_data_files": [{"filename": "gone.arrow"}]}, "No such file"),
+    ],
+)
+def test_saved_data_sets_that_are_refused(tmp_path, state, message):
+    save(tmp_path / "train", {"text": ["a"] * 2, "label": [0, 1]}, **state)
+    with pytest.raises(UserError, match=message) as raised:
+        CLASSIFICATION.read(str(tmp_path), "train", silent)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("content", [b"PAR1 no", b""])
+def test_a_file_that_is_no_parquet(tmp_path, content):
+    (tmp_path / "train.parquet").write_bytes(content)
+    with pytest.raises(UserError, match="train.parquet: .*Parquet") as raised:
+        CLASSIFICATION.read(str(tmp_path), "train", silent)
+    assert "\n" not in str(raised.value)
+
+
+def test_pyarrow_is_asked_for_by_name(tmp_path, monkeypatch):
+    (tmp_path / "train.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UserError, match="need pyarrow: pip install pyarrow"):
+        CLASSIFICATION.read(str(tmp_path), "train", silent)

@@ -2,10 +2,10 @@
 
 Features have the names of google-research/albert's records: `input_ids`,
 `input_mask`, `segment_ids`; of texts and choices `label_ids` and
-`is_real_example`; of questions `unique_ids`, `start_positions`,
-`end_positions`, and of those that may have no answer `p_mask` and
-`is_impossible`. Sequences are max_seq_length long, those of several choices
-one after another.
+`is_real_example`; of words and of several labels `label_weights` too; of
+questions `unique_ids`, `start_positions`, `end_positions`, and of those that
+may have no answer `p_mask` and `is_impossible`. Sequences are
+max_seq_length long, those of several choices one after another.
 """
 
 import functools

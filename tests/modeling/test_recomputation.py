@@ -143,7 +143,7 @@ for remat in REMAT:
     run.get_concrete_function()
     # On a busy machine operations wait, and so does what they would free.
     peaks = []
-    for _ in range(10):
+    for _ in range(4):
         tf.config.experimental.reset_memory_stats("CPU:0")
         before = tf.config.experimental.get_memory_info("CPU:0")["current"]
         run()

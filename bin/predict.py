@@ -37,7 +37,7 @@ from albert_tf.prediction.outputs import (
     write_rows,
 )
 from albert_tf.prediction.table_outputs import json_rows, write_table
-from albert_tf.tasks.formats.columns import PARQUET, Reading, ending_of
+from albert_tf.tasks.formats.rows import PARQUET, Reading, ending_of
 from bin import command_line, own_rows, tasks
 
 if TYPE_CHECKING:

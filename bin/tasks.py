@@ -13,7 +13,7 @@ from albert_tf.tasks.custom import (
     columns_flag,
     custom_task,
 )
-from albert_tf.tasks.formats.columns import Reading
+from albert_tf.tasks.formats.rows import Reading
 from albert_tf.tasks.formats.tables import QUOTING
 from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
 from albert_tf.tasks.splits import DEFAULT_FRACTION, Split

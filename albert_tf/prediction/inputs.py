@@ -26,7 +26,9 @@ from albert_tf.prediction.forms import (
 from albert_tf.tasks.bad_rows import BadRows
 from albert_tf.tasks.custom import columns_flag
 from albert_tf.tasks.examples import Log, listed
-from albert_tf.tasks.formats.columns import (
+from albert_tf.tasks.formats.columns import infer_columns
+from albert_tf.tasks.formats.race import question_with_option
+from albert_tf.tasks.formats.rows import (
     EXTENSIONS,
     JSON_LINES,
     LABEL_COLUMN,
@@ -36,11 +38,9 @@ from albert_tf.tasks.formats.columns import (
     Roles,
     Rows,
     ending_of,
-    infer_columns,
     json_record,
     open_rows,
 )
-from albert_tf.tasks.formats.race import question_with_option
 from albert_tf.tasks.formats.tables import DELIMITERS, Row
 
 # Roles of columns that predictions do not read.

@@ -16,7 +16,7 @@ from albert_tf.io import files
 from albert_tf.io.compression import suffix_of
 from albert_tf.prediction.forms import Form, Input
 from albert_tf.prediction.modes import MODES, Mode
-from albert_tf.tasks.formats.columns import PARQUET, ending_of
+from albert_tf.tasks.formats.rows import PARQUET, ending_of
 from albert_tf.tasks.formats.tables import DELIMITERS
 from albert_tf.tasks.kinds.texts import text_fields
 

@@ -20,14 +20,14 @@ from albert_tf.prediction.modes import Mode
 from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.arrow import ArrowRow, load_pyarrow
 from albert_tf.tasks.formats.class_folders import TextFile
-from albert_tf.tasks.formats.columns import (
+from albert_tf.tasks.formats.json_values import parse_line
+from albert_tf.tasks.formats.rows import (
     FILE_COLUMN,
     JSON_LINES,
     LABEL_COLUMN,
     PARQUET,
     ending_of,
 )
-from albert_tf.tasks.formats.json_values import parse_line
 from albert_tf.tasks.formats.tables import DELIMITERS, Row
 
 Rows = Iterable[tuple[Input, Any]]

@@ -16,19 +16,9 @@ from albert_tf.io.compression import SUFFIXES
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.formats.columns import (
-    AS_BY_DEFAULT,
-    EXTENSIONS,
-    LABEL_COLUMN,
-    LABELS_COLUMN,
-    Reading,
-    Roles,
-    Rows,
     choice_examples,
-    ending_of,
-    has_columns,
     infer_columns,
     multi_label_examples,
-    read_rows,
     text_examples,
 )
 from albert_tf.tasks.formats.conll import count_columns, read_conll
@@ -37,6 +27,18 @@ from albert_tf.tasks.formats.entity_spans import (
     TEXT_COLUMN,
     entity_examples,
     infer_entity_columns,
+)
+from albert_tf.tasks.formats.rows import (
+    AS_BY_DEFAULT,
+    EXTENSIONS,
+    LABEL_COLUMN,
+    LABELS_COLUMN,
+    Reading,
+    Roles,
+    Rows,
+    ending_of,
+    has_columns,
+    read_rows,
 )
 from albert_tf.tasks.kinds.base import Kind, Metric
 from albert_tf.tasks.kinds.classification import Classification

@@ -6,7 +6,7 @@ import pytest
 from albert_tf.config import UserError
 from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.formats.columns import open_rows
+from albert_tf.tasks.formats.rows import open_rows
 
 COLUMNS = {
     "text": [f"text {number}\nline" for number in range(50)],

@@ -8,7 +8,7 @@ import pytest
 from albert_tf.config import UserError
 from albert_tf.tasks.bad_rows import BadRows, RowError, made_of_all
 from albert_tf.tasks.custom import classification_task, custom_task
-from albert_tf.tasks.formats.columns import Reading
+from albert_tf.tasks.formats.rows import Reading
 
 SKIPPING = Reading(skip_bad_rows=True)
 

@@ -21,7 +21,7 @@ from albert_tf.tasks.examples import (
     MultiLabelExample,
     WordsExample,
 )
-from albert_tf.tasks.formats.columns import Reading
+from albert_tf.tasks.formats.rows import Reading
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from albert_tf.config import UserError
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import classification_task, custom_task
 from albert_tf.tasks.examples import Example, Question, WordsExample
-from albert_tf.tasks.formats.columns import Reading
+from albert_tf.tasks.formats.rows import Reading
 from albert_tf.tasks.splits import Split, divided, folded
 
 LABELS = ["a"] * 100 + ["b"] * 30 + ["c"] * 4 + ["d"]

@@ -21,7 +21,7 @@ from albert_tf.rundir.run_results import read_comparison
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.formats.columns import Reading
+from albert_tf.tasks.formats.rows import Reading
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.prediction_files import prediction_files
 from albert_tf.tasks.scoring import score

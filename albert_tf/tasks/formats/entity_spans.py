@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 from albert_tf.config import require, shown
 from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import WordsExample, listed
-from albert_tf.tasks.formats.columns import Record, Roles, Rows, have_labels
+from albert_tf.tasks.formats.columns import have_labels
 from albert_tf.tasks.formats.json_values import shown_json
+from albert_tf.tasks.formats.rows import Record, Roles, Rows
 from albert_tf.text.words import Span, finer_words
 
 TEXT_COLUMN = "text"

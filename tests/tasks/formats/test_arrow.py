@@ -11,7 +11,7 @@ from pyarrow import parquet
 from albert_tf.config import UserError
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 from albert_tf.tasks.examples import ChoiceExample, Example
-from albert_tf.tasks.formats.columns import Reading
+from albert_tf.tasks.formats.rows import Reading
 
 FEATURES = {
     "text": {"dtype": "string", "_type": "Value"},
@@ -120,7 +120,7 @@ def test_lists_of_classes(tmp_path):
     classes = {"feature": FEATURES["label"], "_type": "Sequence"}
     columns = {"text": ["a", "b"], "label": [[1, 0], []]}
     save(tmp_path / "train", columns, {**FEATURES, "label": classes})
-    from albert_tf.tasks.formats.columns import open_rows
+    from albert_tf.tasks.formats.rows import open_rows
 
     opened = open_rows(str(tmp_path / "train"), silent)
     records = [opened.record_of(row).values for row in opened.rows]

@@ -10,9 +10,9 @@ from albert_tf.tasks.examples import Example
 from albert_tf.tasks.formats.columns import (
     choice_examples,
     infer_columns,
-    read_rows,
     text_examples,
 )
+from albert_tf.tasks.formats.rows import read_rows
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
-from albert_tf.tasks.formats.columns import Reading
+from albert_tf.tasks.formats.rows import Reading
 from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.kinds.token_classification import (
     EntityClassification,

@@ -1,0 +1,355 @@
+"""The rows of users' own files: tables, JSON lines and others."""
+
+import dataclasses
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from albert_tf.config import require, shown
+from albert_tf.io import files
+from albert_tf.io.compression import plain_name
+from albert_tf.tasks.bad_rows import BadRows, RowError
+from albert_tf.tasks.examples import (
+    Log,
+    listed,
+)
+from albert_tf.tasks.formats.arrow import (
+    ArrowRow,
+    ArrowTable,
+    is_saved,
+    read_parquet,
+    read_saved,
+)
+from albert_tf.tasks.formats.class_folders import (
+    TextFile,
+    class_files,
+    read_text_file,
+)
+from albert_tf.tasks.formats.json_values import parse_line, shown_json
+from albert_tf.tasks.formats.tables import (
+    DELIMITERS,
+    SEPARATORS,
+    Row,
+    own_rows,
+    read_lines,
+    stored_lines,
+)
+from albert_tf.tasks.kinds.regression import number_of
+from albert_tf.tasks.splits import WITHOUT_FLAGS, Split
+
+LABEL_COLUMN, LABELS_COLUMN = "label", "labels"
+# Of texts that are files: a name in predictions.
+FILE_COLUMN = "file"
+# Names of columns by their roles.
+Roles = Mapping[str, Sequence[str]]
+Made = TypeVar("Made")
+
+JSON_LINES, PARQUET = ".jsonl", ".parquet"
+EXTENSIONS = (*DELIMITERS, JSON_LINES, PARQUET)
+_ADVICE = (
+    "the first line of a table names its columns, and a line of JSON is an "
+    "object."
+)
+# Values of a column that says whether a text has a label.
+_TRUTH = {"1": True, "1.0": True, "true": True}
+_TRUTH |= {"0": False, "0.0": False, "false": False}
+# The index of a data frame, as pandas writes it and as it reads that again.
+_UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How users' own files are read.
+
+    Attributes:
+        quoting: of tables, a name of tables.QUOTING.
+        skip_bad_rows: whether rows that cannot be used are skipped and
+            counted; else they are an error.
+        label_separator: between several labels in one text.
+        split: how dev examples are held out.
+    """
+
+    quoting: str = "csv"
+    skip_bad_rows: bool = False
+    label_separator: str = ","
+    split: Split = WITHOUT_FLAGS
+
+
+AS_BY_DEFAULT = Reading()
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """The columns of a row or line, and its file and line.
+
+    `values` are texts of a table, or values of JSON with numbers as they are
+    written; they are checked when they are read, and RowError is raised.
+    """
+
+    values: Mapping[str, Any]
+    location: str
+
+    def texts(self, name: str) -> str | tuple[str, ...]:
+        """Returns the text of a column, or its list of texts."""
+        found = self.values[name]
+        if isinstance(found, bool):
+            return shown_json(found)
+        if isinstance(found, list) and all(isinstance(v, str) for v in found):
+            return tuple(found)
+        if not isinstance(found, str):
+            raise RowError(
+                self.location,
+                "expected a string, a number, true, false or a list of strings "
+                f"as {shown(name)}",
+                f", got {shown_json(found)}",
+            )
+        return found
+
+    def text(self, name: str) -> str:
+        """Returns the text of a column, of which there is one."""
+        found = self.texts(name)
+        if not isinstance(found, str):
+            raise RowError(
+                self.location,
+                f"expected a string as {name}",
+                f", got {shown_json(found)}",
+            )
+        return found
+
+    def label(self, name: str) -> str:
+        """Returns the label in a column, which may not be empty."""
+        label = self.text(name).strip()
+        if not label:
+            raise RowError(self.location, "the label is empty")
+        return label
+
+    def labels(self, name: str, separator: str) -> tuple[str, ...]:
+        """Returns the labels in a column, each once: a list, or one text.
+
+        An empty text, or list, has none.
+        """
+        found = self.texts(name)
+        if isinstance(found, str):
+            found = tuple(found.split(separator)) if found.strip() else ()
+        labels = [label.strip() for label in found]
+        if not all(labels):
+            raise RowError(
+                self.location,
+                f"expected labels with {separator!r} between them, or nothing, "
+                f"as {shown(name)}",
+                f", got {shown_json(self.values[name])}",
+            )
+        return tuple(dict.fromkeys(labels))
+
+    def truth(self, name: str) -> bool:
+        """Returns whether a column has 1 or true, in place of 0 or false."""
+        found = self.text(name).strip().lower()
+        if found not in _TRUTH:
+            raise RowError(
+                self.location,
+                f"expected 0 or 1 as {shown(name)}",
+                f", got {shown_json(self.values[name])}",
+            )
+        return _TRUTH[found]
+
+    def number(self, name: str) -> str:
+        """Returns the number in a column, as it is written."""
+        label = self.label(name)
+        number_of(label, self.location)
+        return label
+
+
+@dataclasses.dataclass
+class Rows:
+    """The rows of a file, of which examples are made.
+
+    Attributes:
+        head: file and line of the header, or of the first JSON line.
+        records: the rows that are not bad so far.
+        bad: the others.
+        skip_bad_rows: whether these are skipped.
+        log: takes a line on them.
+    """
+
+    head: str
+    records: list[Record]
+    bad: BadRows
+    skip_bad_rows: bool
+    log: Log
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of any row, in the order of the file."""
+        names = (name for record in self.records for name in record.values)
+        return list(dict.fromkeys(names))
+
+    def apply(self, make: Callable[[Record], Made]) -> list[Made]:
+        """Returns the result of `make` for each row that it accepts."""
+        return self.bad.apply(make, self.records)
+
+    def settled(self, good: list[Made]) -> list[Made]:
+        """Returns the results for the good rows.
+
+        Logs the bad ones, or raises UserError (`BadRows.settle`).
+        """
+        self.bad.settle(len(good), self.skip_bad_rows, self.log)
+        return good
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """A file with columns, whose rows are read when they are due.
+
+    Attributes:
+        head: see `Rows`.
+        rows: of the file, in its form.
+        record_of: returns the record of a row, or raises RowError.
+        columns: those of all rows; None: each line of JSON has its own.
+        header: the first row of a table, with the names of its columns.
+        schema: of an Arrow file.
+        num_rows: where it is known.
+    """
+
+    head: str
+    rows: Iterable[Any]
+    record_of: Callable[[Any], Record]
+    columns: Sequence[str] | None = None
+    header: Row | None = None
+    schema: Any = None
+    num_rows: int | None = None
+
+
+def ending_of(path: str) -> str:
+    """Returns the ending that says how a file is read, as `.csv`.
+
+    That of a compressed file is that of its content.
+    """
+    return os.path.splitext(plain_name(path).lower())[1]
+
+
+def has_columns(directory: str) -> bool:
+    """Returns whether `open_rows` reads a directory."""
+    return files.isdir(directory) and (
+        is_saved(directory) or any(True for _ in class_files(directory))
+    )
+
+
+def open_rows(
+    path: str,
+    log: Log,
+    reading: Reading = AS_BY_DEFAULT,
+    *,
+    ending: str = "",
+    lines: Iterable[bytes] | None = None,
+) -> Opened:
+    """Opens a file or directory with columns, by its `ending`.
+
+    Tables with a header (`.tsv`, `.csv`; `own_rows`, which logs how quotes are
+    read), lines of JSON (`.jsonl`: an object in each), Parquet; a directory of
+    `Dataset.save_to_disk` or with a folder for each class (columns `text` and
+    `label`). `lines` are the content of what is no file, called `path`.
+    Faults of rows are RowErrors of `record_of`: lines of JSON that are no
+    object, and another number of fields than the header has.
+
+    Raises:
+        UserError: for a file that cannot be read, and duplicate columns.
+    """
+    ending = ending or ending_of(path)
+    if ending == PARQUET:
+        return _opened_arrow(path, read_parquet(path))
+    if lines is None and files.isdir(path):
+        if is_saved(path):
+            return _opened_arrow(path, read_saved(path))
+        found = class_files(path)
+        of_files = (FILE_COLUMN, "text", LABEL_COLUMN)
+        return Opened(path, found, _record_of_file, of_files)
+    if delimiter := DELIMITERS.get(ending):
+        lines = stored_lines(path, _ADVICE) if lines is None else lines
+        rows = own_rows(path, lines, _ADVICE, delimiter, reading.quoting, log)
+        header = next(rows)
+        names, record_of = _table_records(header, delimiter)
+        return Opened(header.location, rows, record_of, names, header)
+    texts = (line for line in read_lines(path, _ADVICE) if line[1].strip())
+    first = next(texts, None)
+    if first is None:
+        return Opened(path, (), json_record)
+    return Opened(first[0], itertools.chain([first], texts), json_record)
+
+
+def _opened_arrow(path: str, table: ArrowTable) -> Opened:
+    require(
+        len(set(table.schema.names)) == len(table.schema.names),
+        f"{path}: expected distinct columns, got "
+        f"{listed(table.schema.names, 12)}.",
+    )
+
+    def record_of(row: ArrowRow) -> Record:
+        return Record(row.values, row.location)
+
+    return Opened(
+        path,
+        table.rows(),
+        record_of,
+        table.schema.names,
+        schema=table.schema,
+        num_rows=table.num_rows,
+    )
+
+
+def _record_of_file(file: TextFile) -> Record:
+    text = read_text_file(file.path)
+    if not text.strip():
+        raise RowError(file.path, "the file has no text")
+    return Record({"text": text, LABEL_COLUMN: file.label}, file.path)
+
+
+def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:
+    """Returns the rows of a file, one good one at least; see `open_rows`.
+
+    Raises:
+        UserError: as `open_rows` does, and for a file without such a row.
+    """
+    bad = BadRows()
+    opened = open_rows(path, log, reading)
+    records = bad.apply(opened.record_of, opened.rows)
+    found = Rows(opened.head, records, bad, reading.skip_bad_rows, log)
+    require(bool(records or found.settled([])), f"{path} has no examples.")
+    return found
+
+
+def _table_records(
+    header: Row, delimiter: str
+) -> tuple[list[str], Callable[[Row], Record]]:
+    """Returns the columns, and a function that names the fields of a row."""
+    names = [name.strip() for name in header.fields]
+    named = [name for name in names if not _UNNAMED.fullmatch(name)]
+    require(
+        len(set(named)) == len(named),
+        f"{header.location}: expected distinct columns, got "
+        f"{listed(names, 12)}.",
+    )
+
+    def record_of(row: Row) -> Record:
+        if len(row.fields) != len(names):
+            raise RowError(
+                row.location,
+                f"expected {len(names)} {SEPARATORS[delimiter]}-separated "
+                "fields",
+                f", got {len(row.fields)}: {delimiter.join(row.fields)[:60]!r}",
+            )
+        return Record(dict(zip(names, row.fields, strict=True)), row.location)
+
+    return names, record_of
+
+
+def json_record(line: tuple[str, str]) -> Record:
+    """Returns the record of a line of JSON, given as location and text."""
+    location, text = line
+    value = parse_line(location, text, number=str)
+    if not isinstance(value, dict):
+        raise RowError(
+            location, "expected an object", f", got {shown_json(value)}"
+        )
+    return Record(value, location)

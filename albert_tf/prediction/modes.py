@@ -56,9 +56,10 @@ def _prediction_fields(prediction: Any) -> dict[str, Any]:
 
 
 def _multi_label_fields(prediction: Any) -> dict[str, Any]:
-    names = {"prediction": "labels"}
+    # Labels are a tuple: in a cell they have commas between them, as they are
+    # read, where other lists are JSON.
     fields = _prediction_fields(prediction)
-    return {names.get(name, name): value for name, value in fields.items()}
+    return {**fields, "labels": tuple(fields.pop("prediction"))}
 
 
 @dataclasses.dataclass(frozen=True)

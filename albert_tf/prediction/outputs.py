@@ -113,7 +113,7 @@ def _table(
 
 def _cell(value: Any) -> Any:
     """Returns the value of a field, several labels as one text."""
-    return ",".join(value) if isinstance(value, list) else value
+    return ",".join(value) if isinstance(value, tuple) else value
 
 
 def write_array(file: IO[bytes], rows: Rows) -> None:

@@ -411,9 +411,11 @@ def _plain(value: Any) -> Any:
 
 
 def _cell_text(value: Any) -> str:
-    """Returns a value as a cell of a table; several are JSON."""
+    """Returns a value as a cell of a table; several are JSON, but labels."""
     if value is None:
         return ""
+    if isinstance(value, tuple):
+        return ",".join(value)
     if isinstance(value, str):
         return value
     return _json(value)

@@ -33,7 +33,7 @@ def model_dir(tiny_tokenizer, tmp_path_factory):
             record = None
             if pairs is not None and head != "pretraining":
                 columns = ("text=review", "label=verdict")
-                record = TaskRecord("x", FEATURES, pairs, columns)
+                record = TaskRecord("x", FEATURES, pairs, columns=columns)
             model = random_model(
                 head, num_hidden_layers=1, max_position_embeddings=24
             )
@@ -130,19 +130,20 @@ def test_any_number_of_labels(model_dir, predict, tmp_path):
     table = ["labels,said", "sea,a b", ",c d", "air,the"]
     _, lines = predict("classify", directory, table, name="in.csv")
     rows = [json.loads(line) for line in lines]
-    assert [row["text"] for row in rows] == ["a b", "c d", "the"]
+    assert [row["said"] for row in rows] == ["a b", "c d", "the"]
+    assert [row["labels"] for row in rows] == ["sea", "", "air"]
     for row in rows:
         values = row["probabilities"].items()
-        assert row["labels"] == [name for name, value in values if value > 0.5]
+        assert row["prediction"] == [n for n, value in values if value > 0.5]
     _, written = predict(
         "classify", directory, table, name="in.csv", output="out.csv"
     )
     # What is written can be read as training data.
-    columns = ["text=text", "labels=labels"]
+    columns = ["text=said", "labels=prediction"]
     with open(tmp_path / "train.csv", "w") as file:
         file.write("\n".join(written))
     found = custom_task(columns).read(str(tmp_path), "train", str)
-    assert [e.labels for e in found] == [tuple(row["labels"]) for row in rows]
+    assert [e.labels for e in found] == [tuple(r["prediction"]) for r in rows]
 
 
 def test_words_are_those_of_the_models_task(model_dir, predict, tmp_path):

@@ -63,9 +63,11 @@ class MultiLabelHead(DenseHead):
     def exported_outputs(
         cls, outputs: Tensors, temperature: float = 1.0
     ) -> Tensors:
-        """Returns `probabilities` `[batch, labels]`."""
-        logits = outputs["logits"] / temperature
-        return {"probabilities": ops.sigmoid(logits)}
+        """Returns `probabilities` `[batch, labels]`.
+
+        The temperature is fitted for one of several classes alone.
+        """
+        return {"probabilities": ops.sigmoid(outputs["logits"])}
 
 
 @serializable

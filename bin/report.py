@@ -1,6 +1,6 @@
 """The report of a run that has ended, as bin.pretrain and bin.finetune write.
 
-python -m bin.report --run_dir=runs/mrpc --task=MRPC --data_dir=glue/MRPC
+python -m bin.report --run_dir=runs/mrpc/run-1 --task=MRPC --data_dir=glue/MRPC
 python -m bin.report --run_dir=runs/tiny --eval_data=shards
 """
 

@@ -62,8 +62,8 @@ SMALLER = {
 }
 STEPS = ["--num_train_steps=1", "--train_batch_size=4"]
 BESIDE = {
-    "bin.pretrain": [*STEPS, "--max_eval_steps=1"],
-    "bin.finetune": [*STEPS, "--max_seq_length=32"],
+    "bin.pretrain": [*STEPS, "--max_eval_steps=1", "--noreport"],
+    "bin.finetune": [*STEPS, "--max_seq_length=32", "--noreport"],
 }
 
 

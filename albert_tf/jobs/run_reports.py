@@ -70,9 +70,6 @@ def finetuning_report(
         for split in ("train", *task.evaluated.values())
     }
     _check_data(recorded, examples, data_dir)
-    training = recorded["config"]["training"]
-    batch_size = training["eval_batch_size"]
-    most = training["max_eval_steps"] * batch_size or None
     loaded = load_model_directory(run_dir)
     # The report has the probabilities without the temperature too.
     config = override(loaded.features, {"temperature": 1.0})
@@ -80,31 +77,41 @@ def finetuning_report(
         *(task.kind, loaded.tokenizer, config, loaded.labels or []),
         *(workers, cache_dir, log),
     )
-    held_out = {
-        suffix: EvaluatedExamples(
-            builder,
-            examples[split][:most],
-            batch_size=batch_size,
-            widths=bucket_widths(config.max_seq_length),
-        )
-        for suffix, split in task.evaluated.items()
-    }
+    training = recorded["config"]["training"]
+    held_out = _held_out(task, builder, examples, training)
     features = {"train": builder.build(examples["train"], training=True)}
     for suffix, split in task.evaluated.items():
         examples[split] = held_out[suffix].examples
         features[split] = held_out[suffix].features
     evaluator = _evaluator(task, loaded)
     scored = {s: part.score(evaluator)[1] for s, part in held_out.items()}
+    predictor = Predictor(loaded, PREDICTION_BATCH)
     return finetuning_page(
-        FinetunedRun(
-            run_dir,
-            task,
-            examples,
-            features,
-            scored,
-            Predictor(loaded, PREDICTION_BATCH),
-        )
+        FinetunedRun(run_dir, task, examples, features, scored, predictor)
     )
+
+
+def _held_out(
+    task: Task,
+    builder: FeatureBuilder,
+    examples: Mapping[str, Sequence[Any]],
+    training: Mapping[str, Any],
+) -> dict[str, EvaluatedExamples]:
+    """Returns the examples of a run's evaluations by suffix.
+
+    `training` has the settings of the run.
+    """
+    batch_size = training["eval_batch_size"]
+    most = training["max_eval_steps"] * batch_size or None
+    return {
+        suffix: EvaluatedExamples(
+            builder,
+            examples[split][:most],
+            batch_size=batch_size,
+            widths=bucket_widths(builder.config.max_seq_length),
+        )
+        for suffix, split in task.evaluated.items()
+    }
 
 
 def _evaluator(task: Task, loaded: LoadedModel) -> Evaluator:

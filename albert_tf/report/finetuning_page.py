@@ -14,7 +14,7 @@ from albert_tf.report.calibration import calibrated, calibration_section
 from albert_tf.report.data_section import data_section
 from albert_tf.report.figures import draw, draw_scatter, is_wide
 from albert_tf.report.mistakes import mistakes_section, worst_and_right
-from albert_tf.report.occlusion import occluded, value_of
+from albert_tf.report.occlusion import Occluded, occluded, value_of
 from albert_tf.report.page import (
     Figure,
     MarkedText,
@@ -211,19 +211,22 @@ def _words_section(
         )
     ]
     for each in found:
-        fields = each.prediction.fields
-        effects = [abs(effect) for text in each.texts for _, effect in text]
-        largest = max([*effects, 1e-9])
-        parts.append(
-            Paragraph(
-                f"{os.path.basename(each.prediction.location)}: label "
-                f"{fields['label']}, answer {_answer(fields)}; the largest "
-                f"effect of a word is {largest:.3g}."
-            )
-        )
-        for text in each.texts:
-            parts.append(MarkedText([(w, e / largest) for w, e in text]))
+        parts += _effects(each)
     return [Section("Words that decided", parts)]
+
+
+def _effects(found: Occluded) -> list[Part]:
+    """Returns the words of an example, marked by their effect."""
+    fields = found.prediction.fields
+    effects = [abs(effect) for text in found.texts for _, effect in text]
+    largest = max([*effects, 1e-9])
+    title = Paragraph(
+        f"{os.path.basename(found.prediction.location)}: label "
+        f"{fields['label']}, answer {_answer(fields)}; the largest effect of "
+        f"a word is {largest:.3g}."
+    )
+    marked = ([(w, e / largest) for w, e in text] for text in found.texts)
+    return [title, *map(MarkedText, marked)]
 
 
 def _answer(fields: Mapping[str, Any]) -> str:

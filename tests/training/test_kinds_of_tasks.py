@@ -178,9 +178,10 @@ def test_it_learns_and_its_model_answers_alike(finished, tmp_path):
     alone = evaluate_task([model], task, root, split="dev", batch_size=5)
     expected = dict(evaluation)
     del expected["loss"]
+    # The model keeps what was chosen on dev, and now answers by it.
+    record = load_model_directory(model).features
+    assert record.temperature == expected.pop("temperature", 1)
     if "best_f1_thresh" in expected:
-        # The model keeps it, and now answers by it.
-        record = load_model_directory(model).features
         assert record.null_threshold == expected["best_f1_thresh"]
         assert alone.metrics["f1"] == pytest.approx(expected["best_f1"])
         expected = {name: expected[name] for name in ("best_f1",)}

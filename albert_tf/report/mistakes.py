@@ -65,7 +65,8 @@ def _probabilities(
 ) -> tuple[float | None, float | None]:
     """Returns those of the answer and of the label, where there are any."""
     found = fields.get("probabilities")
-    if isinstance(found, Mapping):
+    # Several labels have no probability together.
+    if isinstance(found, Mapping) and isinstance(fields["prediction"], str):
         return found.get(fields["prediction"]), found.get(fields["label"])
     return fields.get("probability"), None
 
@@ -74,7 +75,7 @@ def _row(prediction: Prediction) -> list[str]:
     fields = prediction.fields
     label = fields.get("label", fields.get("answers"))
     answer = fields["prediction"]
-    if isinstance(answer, list) and isinstance(label, list):
+    if "words" in fields and isinstance(label, list):
         # Tags: the words that are wrong.
         triples = zip(fields["words"], label, answer, strict=True)
         wrong = [each for each in triples if each[1] != each[2]]
@@ -82,6 +83,8 @@ def _row(prediction: Prediction) -> list[str]:
         answer = ", ".join(f"{word}: {given}" for word, _, given in wrong)
     elif isinstance(label, list):
         label = " | ".join(dict.fromkeys(label))
+    if isinstance(answer, list):
+        answer = " | ".join(answer)
     if isinstance(answer, float):
         answer = f"{answer:.3g}"
     shown = ["" if p is None else f"{p:.1%}" for p in _probabilities(fields)]

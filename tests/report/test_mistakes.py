@@ -91,3 +91,15 @@ def test_choices():
     }
     (table,) = mistakes_section([Prediction(fields, "f:1", 0.2)]).parts
     assert table.rows == [["f:1", "He met Ada. ‖ Ada ‖ Bob", "A", "B"]]
+
+
+def test_several_labels():
+    fields = {
+        "text": "t",
+        "label": ["a", "c"],
+        "prediction": [],
+        "probabilities": {"a": 0.2, "b": 0.1, "c": 0.4},
+    }
+    (table,) = mistakes_section([Prediction(fields, "f:1", 0.6)]).parts
+    assert table.columns == ["where", "text", "label"]
+    assert table.rows == [["f:1", "t", "a | c"]]

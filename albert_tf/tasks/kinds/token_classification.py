@@ -314,6 +314,7 @@ class EntityClassification(TokenClassification):
         self, config: FeatureConfig, metrics: Mapping[str, float]
     ) -> FeatureConfig:
         """Returns the settings with the words of these examples."""
+        config = super().config_to_save(config, metrics)
         return dataclasses.replace(config, word_boundaries="punctuation")
 
 

@@ -131,7 +131,10 @@ def test_every_type_has_both_tags(tmp_path):
 
 
 def test_predicted_entities_are_training_data(tmp_path):
-    config = EntityClassification().config_to_save(FeatureConfig(), {})
+    config = EntityClassification().config_to_save(
+        FeatureConfig(), {"temperature": 1.5}
+    )
+    assert config.temperature == 1.5
     kind = TokenClassification().for_model(config)
     labels = ["B-LOC", "B-PER", "I-PER", "O"]
     example = kind.example(("Mia Bo\u0301, \u2764\ufe0fUlm!",), 1)

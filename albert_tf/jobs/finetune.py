@@ -1,12 +1,9 @@
 """The fine-tuning job: a task's head on a pretrained encoder."""
 
-import dataclasses
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.cluster.distribution import broadcast, is_chief
 from albert_tf.config import (
     FinetuneConfig,
     ModelConfig,
@@ -16,51 +13,26 @@ from albert_tf.config import (
     lookup,
     override,
     require,
-    to_dict,
 )
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
     check_vocab_size,
-    load_model_directory,
-    save_model_directory,
 )
-from albert_tf.interchange.model_files import TaskRecord
-from albert_tf.jobs.baseline_comparison import (
-    compare_with_baseline,
-    no_better_than_guessing,
-)
+from albert_tf.jobs.finetuning_job import FinetuningJob
 from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
-from albert_tf.modeling.models import AlbertModel, model_class
-from albert_tf.modeling.weights.adapters import add_adapters
 from albert_tf.modeling.weights.pretrained import StoredModel
-from albert_tf.modeling.weights.stored_weights import has_pooler
-from albert_tf.prediction.predictor import Predictor
-from albert_tf.report.figures import draw
-from albert_tf.report.finetuning_page import (
-    PREDICTION_BATCH,
-    FinetunedRun,
-    finetuning_page,
-)
-from albert_tf.report.page import Page
-from albert_tf.report.run_sections import write_report
 from albert_tf.rundir.run_directory import extended
-from albert_tf.rundir.run_results import compared_step, write_comparison
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.baselines.table import baseline_of, baseline_scores
 from albert_tf.tasks.examples import Log, listed
-from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
+from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.recipes import RECIPES, Recipe, with_recipe
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.job import Job, strategy_for
+from albert_tf.training.job import strategy_for
 from albert_tf.training.loop import train
 from albert_tf.training.training_loss import head_loss
-
-# The directory of low-rank adapters, beside model/, which has them merged.
-ADAPTERS = "adapters"
 
 
 def run_finetuning(
@@ -130,12 +102,7 @@ def run_finetuning(
         task.kind, tokenizer, config.features, labels, workers, cache_dir, log
     )
     features = builder.build(examples["train"], training=True)
-    if config.finetuning.class_weights:
-        features, weights = task.kind.class_weighted(
-            features, labels, config.finetuning.class_weights
-        )
-        of_classes = (f"{name} {value:.3g}" for name, value in weights.items())
-        log(f"Class weights: {listed(of_classes, 12)}.")
+    features = _class_weighted(features, config, task, labels, log)
     _warn_of_untrained_positions(features, initial, log)
     metrics = task.kind.metric_names(task.metrics, labels)
     config = extended(_resolve(config, len(features), metrics[0]), runtime)
@@ -150,7 +117,7 @@ def run_finetuning(
     )
     batches = _training_batches(config, features, examples["train"])
     return train(
-        _Finetuning(
+        FinetuningJob(
             config=config,
             strategy=strategy,
             run_dir=run_dir,
@@ -173,6 +140,24 @@ def run_finetuning(
             report=report and [*report, *filter(None, [recipe_line])],
         )
     )
+
+
+def _class_weighted(
+    features: Features,
+    config: FinetuneConfig,
+    task: Task,
+    labels: Sequence[str],
+    log: Log,
+) -> Features:
+    """Returns the features with the weights of their classes, logged."""
+    if not config.finetuning.class_weights:
+        return features
+    features, weights = task.kind.class_weighted(
+        features, labels, config.finetuning.class_weights
+    )
+    of_classes = (f"{name} {value:.3g}" for name, value in weights.items())
+    log(f"Class weights: {listed(of_classes, 12)}.")
+    return features
 
 
 def _with_recipe(
@@ -329,212 +314,3 @@ def _resolve(
             "best_metric": training.best_metric or best_metric,
         },
     )
-
-
-@dataclasses.dataclass(kw_only=True)
-class _Finetuning(Job):
-    """Fine-tuning; `evaluated` is by the suffix of the metrics' names."""
-
-    name = "finetune"
-    task: Task
-    data_dir: str
-    labels: list[str]
-    examples: dict[str, Sequence[Any]]
-    evaluated: dict[str, EvaluatedExamples]
-    train_features: Features
-    cache_dir: str
-    report: Sequence[str] | None
-    _last_scored: dict[str, ScoredExamples] = dataclasses.field(
-        default_factory=dict
-    )
-    _scored_step: int = -1
-
-    def build_model(self, **options: Any) -> AlbertModel:
-        build = model_class(self.task.kind.head)
-        if self.task.kind.labelled:
-            options["labels"] = self.labels
-        model = build(self.model_config, **options)
-        settings = self.config.finetuning
-        if settings.lora_rank:
-            line = add_adapters(
-                model,
-                settings.lora_rank,
-                settings.lora_alpha,
-                trains_pooler=not has_pooler(self.initial.weights),
-            )
-            self.log(line)
-        return model
-
-    def description(self) -> dict:
-        division = self.task.division(self.data_dir)
-        return {
-            "job": self.name,
-            "task": self.task.name,
-            **({"held_out": division} if division else {}),
-            "config": to_dict(self.config),
-            "model": to_dict(self.model_config),
-            "labels": self.labels,
-            "train_examples": examples_digest(self.examples["train"]),
-            "dev_examples": [
-                examples_digest(self.examples[split])
-                for split in self.task.evaluated.values()
-            ],
-            "tokenizer": self.tokenizer.fingerprint,
-            "init_from": self.initial.fingerprint,
-        }
-
-    def evaluate(self, step: int) -> dict[str, float]:
-        kind = self.task.kind
-        metrics: dict[str, float] = {}
-        for suffix, loss in self._score(step).items():
-            scored = self._last_scored[suffix]
-            found = kind.compute_metrics(scored, self.task.metrics)
-            if step >= self.config.optimizer.num_warmup_steps:
-                constant = kind.constant_prediction(scored)
-                self._warn_if_not_learning(step, suffix, constant, found)
-            for name, value in ({"loss": loss} | found).items():
-                metrics[f"{name}{suffix}"] = value
-        if self.config.finetuning.calibrate:
-            first, *_ = self._last_scored.values()
-            temperature = kind.fitted_temperature(first)
-            if temperature is not None:
-                metrics["temperature"] = temperature
-        return metrics
-
-    def _score(self, step: int) -> dict[str, float]:
-        """Scores the held-out examples; returns the mean losses."""
-        losses = {}
-        for suffix, part in self.evaluated.items():
-            losses[suffix], self._last_scored[suffix] = part.score(self.trainer)
-        self._scored_step = step
-        return losses
-
-    def _warn_if_not_learning(
-        self,
-        step: int,
-        suffix: str,
-        constant: str | None,
-        metrics: Mapping[str, float],
-    ) -> None:
-        """Logs that all predictions are alike, or no better than one guess."""
-        split = self.task.evaluated[suffix]
-        problem = ""
-        if constant:
-            problem = (
-                f"All {split} examples get the same answer at step {step}: "
-                f"{constant}."
-            )
-        elif comparison := no_better_than_guessing(metrics, self.best_metric):
-            problem = (
-                f"At step {step} of {self.config.training.num_train_steps} "
-                f"the {split} {comparison}: the model is not learning."
-            )
-        if problem:
-            # The large second models have been reported to collapse with the
-            # paper's rates (google-research/albert lowers RACE's).
-            rate = self.config.optimizer.learning_rate
-            self.log(
-                f"{problem} If this persists, start again in another "
-                "--run_dir: if the learning rate is high, with "
-                f"--learning_rate={rate / 2:g}; if it is low, with more steps "
-                "or a higher rate."
-            )
-
-    def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
-        features = self.config.features
-        to_save = self.task.kind.config_to_save(features, evaluation)
-        save_model_directory(
-            directory,
-            self.trainer.model,
-            self.tokenizer,
-            max_seq_length=features.max_seq_length,
-            task=TaskRecord(
-                self.task.name,
-                to_save,
-                pairs=self.task.kind.are_pairs(self.examples["train"]),
-                base_model=self.initial.hub_name,
-                columns=self.task.columns(self.data_dir),
-            ),
-        )
-        if self.config.finetuning.lora_rank:
-            self.trainer.model.save_pretrained(
-                os.path.join(os.path.dirname(directory), ADAPTERS),
-                adapters=True,
-            )
-
-    def figures(self) -> dict[str, bytes]:
-        return {
-            f"answers{suffix}": draw(
-                self.task.kind.figure(scored),
-                f"{self.task.name}, {self.task.evaluated[suffix]}",
-            )
-            for suffix, scored in self._last_scored.items()
-        }
-
-    def conclude(self, step: int) -> None:
-        chief = is_chief(self.strategy)
-        if not self._last_scored:
-            # The run had ended before, perhaps without a comparison.
-            done = chief and compared_step(self.run_dir) == step
-            if broadcast(self.strategy, float(done)):
-                return
-        if self._scored_step != step:
-            self._score(step)
-        if chief:
-            self._compare(step)
-            if self.report is not None:
-                write_report(self.run_dir, self._page, self.log)
-
-    def _page(self) -> Page:
-        """Returns the report of the scored model."""
-        loaded = load_model_directory(self.run_dir)
-        splits = self.task.evaluated
-        held_out = {splits[s]: part for s, part in self.evaluated.items()}
-        features = {name: part.features for name, part in held_out.items()}
-        return finetuning_page(
-            FinetunedRun(
-                run_dir=self.run_dir,
-                task=self.task,
-                examples={
-                    "train": self.examples["train"],
-                    **{name: part.examples for name, part in held_out.items()},
-                },
-                features={"train": self.train_features, **features},
-                scored=self._last_scored,
-                predictor=Predictor(loaded, PREDICTION_BATCH),
-                notes=self.report or (),
-            )
-        )
-
-    def _compare(self, step: int) -> None:
-        """Writes the comparison of the scored model with a simple one."""
-        try:
-            comparison = compare_with_baseline(
-                self.task,
-                self._last_scored,
-                self._simple_scores(),
-                metric=self.best_metric,
-                model=self.model_config,
-            )
-            write_comparison(self.run_dir, step, comparison)
-        except Exception as error:
-            # Nothing that fails here may cost the finished model.
-            self.log(
-                "The comparison with a simple model failed "
-                f"({type(error).__name__}: {error}); the model is complete."
-            )
-
-    def _simple_scores(self) -> dict[str, ScoredExamples]:
-        """Returns the scores of the task's simple model, if there is one."""
-        if not baseline_of(self.task.kind):
-            return {}
-        return {
-            suffix: baseline_scores(
-                self.task,
-                self.examples["train"],
-                scored.examples,
-                cache_dir=self.cache_dir,
-                log=self.log,
-            )
-            for suffix, scored in self._last_scored.items()
-        }

@@ -24,7 +24,7 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
 )
 from albert_tf.interchange.model_files import read_task_record
-from albert_tf.jobs import finetune
+from albert_tf.jobs import finetune, finetuning_job
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.run_reports import finetuning_report
@@ -270,8 +270,8 @@ def test_a_comparison_or_report_that_fails_leaves_the_model(
     def fail(*args, **options):
         raise MemoryError("too large")
 
-    monkeypatch.setattr(finetune, "compare_with_baseline", fail)
-    monkeypatch.setattr(finetune, "finetuning_page", fail)
+    monkeypatch.setattr(finetuning_job, "compare_with_baseline", fail)
+    monkeypatch.setattr(finetuning_job, "finetuning_page", fail)
     lines = []
     run(
         data_dir,
@@ -646,7 +646,7 @@ def test_the_comparison_is_of_the_averaged_weights(
         compared.append(scored[""].scores)
         return {}
 
-    monkeypatch.setattr(finetune, "compare_with_baseline", compare)
+    monkeypatch.setattr(finetuning_job, "compare_with_baseline", compare)
     shorter = UNLEARNING | {"num_train_steps": 4}
     run(wrong_dir, pretrained, tmp_path / "4", **shorter)
     shutil.copytree(unlearned[0], tmp_path / "run")
@@ -675,7 +675,9 @@ def test_the_best_model_after_kills(
     killed(lambda patch: cut_power(patch, after=2))
     # Before the model is written once more, and before it is compared.
     killed(lambda patch: patch.setattr(RunState, "take_best", fail))
-    killed(lambda patch: patch.setattr(finetune, "write_comparison", fail))
+    killed(
+        lambda patch: patch.setattr(finetuning_job, "write_comparison", fail)
+    )
     assert run(wrong_dir, pretrained, run_dir, **UNLEARNING) == evaluation
     assert contents(run_dir) == contents(whole)
 
@@ -726,7 +728,11 @@ def test_a_damaged_checkpoint_of_the_best_leaves_the_model(
 @pytest.mark.parametrize(
     ("where", "name", "message"),
     [
-        (finetune, "save_model_directory", "run/model could not be written"),
+        (
+            finetuning_job,
+            "save_model_directory",
+            "run/model could not be written",
+        ),
         (Checkpoints, "save", "checkpoint of step 2 could not be saved"),
     ],
 )
@@ -762,9 +768,9 @@ def test_without_a_best_evaluation_the_last_step_is_the_model(
     wrong_dir, pretrained, tmp_path, monkeypatch, capsys
 ):
     """As a correlation of answers that are all alike is not defined."""
-    plain = finetune._Finetuning.evaluate
+    plain = finetuning_job.FinetuningJob.evaluate
     monkeypatch.setattr(
-        finetune._Finetuning,
+        finetuning_job.FinetuningJob,
         "evaluate",
         lambda self, step: plain(self, step) | {"accuracy": np.nan},
     )

@@ -27,19 +27,27 @@ path { stroke: #818b98; stroke-width: 1.5; fill: none }
 # from the left.
 ROOMS = (
     (
-        ("data_prep", "text to shards"),
         ("bin", "programs, flags"),
         ("benchmarks", "speed, recipes"),
     ),
-    (("jobs", "pretraining, fine-tuning, prediction"),),
-    (("training", "the step and the loop"),),
+    (
+        ("data_prep", "text to shards"),
+        ("experiments", "the paper's tables"),
+    ),
+    (("jobs", "pretraining, fine-tuning, evaluation"),),
+    (
+        ("inputs", "batches by step"),
+        ("analysis", "states of layers"),
+        ("training", "the step and the loop"),
+    ),
     (
         ("cluster", "replicas, signals"),
         ("rundir", "checkpoints, logs"),
-        ("inputs", "batches by step"),
+        ("report", "pages of runs"),
     ),
     (
         ("interchange", "formats, exports"),
+        ("prediction", "texts to answers"),
         ("serving", "requests in batches"),
     ),
     (

@@ -8,7 +8,12 @@ from absl import flags
 from bin import command_line
 from data_prep.corpus.forms import corpus_files
 from data_prep.corpus.listing import describe_left_out, list_files
-from data_prep.corpus.reading import FileSurvey, read_surveyed, survey_file
+from data_prep.corpus.reading import (
+    Document,
+    FileSurvey,
+    read_surveyed,
+    survey_file,
+)
 from data_prep.corpus.report import CorpusReport
 
 FLAGS = flags.FLAGS
@@ -66,10 +71,15 @@ def survey() -> list[FileSurvey]:
     return surveys
 
 
-def paragraphs(surveys: Sequence[FileSurvey]) -> Iterator[str]:
-    """Yields the paragraphs of the files, which must be as they were."""
+def documents(surveys: Sequence[FileSurvey]) -> Iterator[Document]:
+    """Yields the documents of the files, which must be as they were."""
     with command_line.progress("files read again") as show:
         for number, survey in enumerate(surveys, 1):
-            for document in read_surveyed(survey):
-                yield from document.paragraphs
+            yield from read_surveyed(survey)
             show(number, len(surveys))
+
+
+def paragraphs(surveys: Sequence[FileSurvey]) -> Iterator[str]:
+    """Yields the paragraphs of the files, which must be as they were."""
+    for document in documents(surveys):
+        yield from document.paragraphs

@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ _MAX_LABELS_WITH_NAMES = 40
 # Lines with fewer points show each of them.
 _FEW_POINTS = 30
 # x and y of a line.
-Line = tuple[np.ndarray, np.ndarray]
+Line = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
 
 
 def draw(figure: Figure, title: str) -> bytes:
@@ -58,6 +58,26 @@ def draw_lines(lines: Mapping[str, Line], x_label: str) -> bytes:
     axes.grid(alpha=0.3)
     if len(lines) > 1:
         axes.legend()
+    return to_png(canvas)
+
+
+def draw_grid(
+    matrices: Mapping[str, np.ndarray], labels: Sequence[str]
+) -> bytes:
+    """Returns a PNG of square matrices by their names, of equal labels."""
+    columns = min(len(matrices), 3)
+    rows = -(-len(matrices) // columns)
+    size = max(3.0, 0.22 * len(labels))
+    canvas = make_canvas(size * columns, size * rows)
+    grid = canvas.figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in grid[len(matrices) :]:
+        axes.axis("off")
+    ticks = range(len(labels))
+    for axes, (name, matrix) in zip(grid, matrices.items(), strict=False):
+        axes.imshow(matrix, cmap="Blues", vmin=0)
+        axes.set_title(name, **_PLAIN)
+        axes.set_xticks(ticks, labels, rotation=90, fontsize=7, **_PLAIN)
+        axes.set_yticks(ticks, labels, fontsize=7, **_PLAIN)
     return to_png(canvas)
 
 

@@ -1,0 +1,209 @@
+"""A page on what a model does inside, by the functions of this room."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from albert_tf.analysis.attention_patterns import (
+    attentions,
+    mean_distance,
+    uniform_distance,
+)
+from albert_tf.analysis.layer_distances import layer_distances
+from albert_tf.analysis.neighbours import nearest
+from albert_tf.analysis.probes import (
+    length_probe,
+    mean_states,
+    order_probe,
+    run_probe,
+    source_probe,
+)
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.report.figures import draw_grid, draw_lines
+from albert_tf.report.page import Figure, Page, Paragraph, Part, Section, Table
+
+# Texts of the batch in which attention is measured.
+_ATTENDED = 32
+_BATCH_SIZE = 32
+_NUM_QUERIES = 8
+_NUM_NEIGHBOURS = 4
+# Pieces whose neighbours are shown: of middling frequency, since a
+# vocabulary is sorted by it.
+_FIRST_PIECE = 500
+_MAX_CHARACTERS = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """Texts in their order, and the number of the document of each."""
+
+    texts: Sequence[str]
+    documents: Sequence[int]
+
+
+def analysis_page(
+    loaded: LoadedModel, texts: Texts, sentence: str, seed: int
+) -> Page:
+    """Returns the page; `sentence` is what the picture of attention shows."""
+    config = loaded.model.config
+    introduction = Paragraph(
+        f"{config.num_hidden_layers} layers of width {config.hidden_size}, "
+        f"sharing {config.sharing}; {len(texts.texts)} texts of "
+        f"{len(set(texts.documents))} documents."
+    )
+    sections = [
+        _distances(loaded, texts),
+        _probes(loaded, texts, seed),
+        _attention(loaded, texts, sentence),
+        _pieces(loaded, seed),
+        _sentences(loaded, texts, seed),
+    ]
+    return Page("What the model does inside", [introduction], sections)
+
+
+def _distances(loaded: LoadedModel, texts: Texts) -> Section:
+    found = layer_distances(
+        loaded.model,
+        (
+            loaded.tokenizer(
+                texts.texts[start : start + _BATCH_SIZE],
+                max_seq_length=loaded.max_seq_length,
+            )
+            for start in range(0, len(texts.texts), _BATCH_SIZE)
+        ),
+    )
+    layers = range(1, len(found.l2_distance) + 1)
+    parts: list[Part] = [
+        Paragraph(
+            f"Means over {found.num_tokens:,} tokens (Figure 1 of the ALBERT "
+            "paper)."
+        )
+    ]
+    for title, values in (
+        ("L2 distance of a layer's input and output", found.l2_distance),
+        ("Cosine of a layer's input and output", found.cosine_similarity),
+    ):
+        png = draw_lines({title: (list(layers), list(values))}, "layer")
+        name = f"{title.split()[0].lower()}.png"
+        parts.append(Figure(png, f"{title}.", name))
+    return Section("Layers", parts)
+
+
+def _probes(loaded: LoadedModel, texts: Texts, seed: int) -> Section:
+    probes = [
+        order_probe(texts.texts, seed),
+        length_probe(texts.texts),
+        source_probe(texts.texts, texts.documents),
+    ]
+    found = [
+        run_probe(p, loaded.model, loaded.tokenizer, loaded.max_seq_length)
+        for p in probes
+        if p
+    ]
+    number = len(found[0].accuracies)
+    header = ["what is asked", "guessing", "embeddings"]
+    header += [f"layer {layer}" for layer in range(1, number)]
+    rows = [
+        [p.name, f"{p.majority:.1%}", *(f"{a:.1%}" for a in p.accuracies)]
+        for p in found
+    ]
+    lines = {p.name: (list(range(number)), p.accuracies) for p in found}
+    png = draw_lines(lines, "layer (0: the embeddings)")
+    return Section(
+        "Probes of frozen states",
+        [
+            Paragraph(
+                "Accuracy of a linear model on the mean state of the tokens, "
+                "five-fold cross-validation."
+            ),
+            Table(header, rows),
+            Figure(png, "Accuracy of each probe by layer.", "probes.png"),
+        ],
+    )
+
+
+def _attention(loaded: LoadedModel, texts: Texts, sentence: str) -> Section:
+    batch = loaded.tokenizer(
+        texts.texts[:_ATTENDED], max_seq_length=loaded.max_seq_length
+    )
+    mask = batch["input_mask"]
+    reach = mean_distance(attentions(loaded.model, batch), mask)
+    header = ["layer", *(f"head {head + 1}" for head in range(reach.shape[1]))]
+    rows = [
+        [layer, *(f"{value:.1f}" for value in row)]
+        for layer, row in enumerate(reach, start=1)
+    ]
+    one = loaded.tokenizer([sentence], max_seq_length=loaded.max_seq_length)
+    pieces = loaded.tokenizer.pieces(one["input_ids"][0].tolist())
+    weights = attentions(loaded.model, one)[:, 0].mean(axis=1)
+    names = [f"layer {layer + 1}" for layer in range(len(weights))]
+    png = draw_grid(dict(zip(names, weights, strict=True)), pieces)
+    return Section(
+        "Attention",
+        [
+            Table(
+                header,
+                rows,
+                "Mean distance in tokens of what a token attends to; of a head "
+                "that attends to all tokens alike it is "
+                f"{uniform_distance(mask):.1f}. Less is local.",
+            ),
+            Figure(
+                png,
+                "Attention of each token (row) to each (column), mean over the "
+                f"heads: “{sentence}”",
+                "attention.png",
+            ),
+        ],
+    )
+
+
+def _pieces(loaded: LoadedModel, seed: int) -> Section:
+    table = loaded.model.encoder.embeddings.word_embeddings.numpy()
+    ids = np.arange(min(_FIRST_PIECE, len(table) // 2), len(table))
+    generator = np.random.default_rng(seed)
+    queries = np.sort(generator.choice(ids, _NUM_QUERIES, replace=False))
+    found, cosines = nearest(table, queries, _NUM_NEIGHBOURS)
+    rows = [
+        [
+            loaded.tokenizer.pieces([int(query)])[0],
+            ", ".join(
+                f"{piece} ({cosine:.2f})"
+                for piece, cosine in zip(
+                    loaded.tokenizer.pieces(near.tolist()), row, strict=True
+                )
+            ),
+        ]
+        for query, near, row in zip(queries, found, cosines, strict=True)
+    ]
+    table_part = Table(["piece", "nearest by embedding"], rows)
+    return Section("Neighbours of pieces", [table_part])
+
+
+def _sentences(loaded: LoadedModel, texts: Texts, seed: int) -> Section:
+    states = mean_states(
+        loaded.model, loaded.tokenizer, texts.texts, loaded.max_seq_length
+    )[-1]
+    # Without the mean, which all have in common.
+    states = states - states.mean(axis=0)
+    generator = np.random.default_rng(seed)
+    queries = generator.choice(len(states), _NUM_QUERIES, replace=False)
+    found, cosines = nearest(states, queries, 2)
+    rows = [
+        [
+            _cut(texts.texts[query]),
+            _cut(texts.texts[near]),
+            f"{cosine:.2f}",
+        ]
+        for query, row, of_row in zip(queries, found, cosines, strict=True)
+        for near, cosine in zip(row, of_row, strict=True)
+    ]
+    header = ["text", "nearest by mean state of the last layer", "cosine"]
+    return Section("Neighbours of texts", [Table(header, rows)])
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MAX_CHARACTERS:
+        return text
+    return f"{text[: _MAX_CHARACTERS - 1]}…"

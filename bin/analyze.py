@@ -1,0 +1,79 @@
+"""What a model does inside, as one HTML page.
+
+python -m bin.analyze --model_dir=runs/tiny --input=books --output=analysis.html
+
+Of any model directory, ours or of transformers: how far each layer moves the
+states of tokens (Figure 1 of the paper), what linear probes read off the states
+of each layer, where heads attend to, and the nearest neighbours of pieces and
+of texts.
+"""
+
+import random
+from collections.abc import Iterator
+
+from absl import flags
+
+from albert_tf.config import require
+from albert_tf.io import files
+from bin import command_line, corpora
+
+FLAGS = flags.FLAGS
+
+_SENTENCE = "The king has seen his old friend, and he was glad of it."
+# Shorter paragraphs are headings and the like.
+_MIN_WORDS = 8
+
+
+def define_flags() -> None:
+    flags.DEFINE_string(
+        "model_dir", None, "Model or run directory, or a model on the hub."
+    )
+    corpora.define_flags()
+    flags.DEFINE_integer(
+        "max_texts", 1000, "Texts to measure on, as pairs.", lower_bound=40
+    )
+    flags.DEFINE_string(
+        "sentence", _SENTENCE, "Sentence whose attention is drawn."
+    )
+    flags.DEFINE_integer("seed", 1, "Seed of the draws.", lower_bound=0)
+    flags.DEFINE_string("output", "analysis.html", "File to write.")
+    command_line.required("model_dir", "input")
+
+
+def main() -> None:
+    pairs = [
+        (number, pair)
+        for number, paragraphs in enumerate(_long_paragraphs())
+        for pair in zip(paragraphs[::2], paragraphs[1::2], strict=False)
+    ]
+    require(
+        len(pairs) >= FLAGS.max_texts // 2,
+        f"--input has {len(pairs)} pairs of neighbouring paragraphs of "
+        f"{_MIN_WORDS} words or more; --max_texts={FLAGS.max_texts} needs "
+        f"{FLAGS.max_texts // 2}.",
+    )
+    drawn = random.Random(FLAGS.seed).sample(pairs, FLAGS.max_texts // 2)
+    command_line.load_tensorflow()
+    from albert_tf.analysis.analysis_page import Texts, analysis_page
+    from albert_tf.interchange.model_directory import load_model_directory
+    from albert_tf.report.page import to_html
+
+    texts = Texts(
+        [text for _, pair in drawn for text in pair],
+        [number for number, pair in drawn for _ in pair],
+    )
+    loaded = load_model_directory(FLAGS.model_dir)
+    page = analysis_page(loaded, texts, FLAGS.sentence, FLAGS.seed)
+    files.write(FLAGS.output, to_html(page).encode())
+    print(f"Written: {FLAGS.output}")
+
+
+def _long_paragraphs() -> Iterator[list[str]]:
+    """Yields the paragraphs of each document that are long enough."""
+    for document in corpora.documents(corpora.survey()):
+        texts = (" ".join(text.split()) for text in document.paragraphs)
+        yield [text for text in texts if len(text.split()) >= _MIN_WORDS]
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

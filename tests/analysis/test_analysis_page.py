@@ -1,0 +1,42 @@
+"""The page of bin.analyze."""
+
+from program_runner import run_program
+from training_fixtures import random_model
+
+from albert_tf.interchange.model_directory import save_model_directory
+
+
+def analyze(tmp_path, *flags):
+    return run_program(
+        "analyze",
+        f"--model_dir={tmp_path / 'model'}",
+        f"--input={tmp_path / 'texts'}",
+        f"--output={tmp_path / 'page.html'}",
+        *flags,
+    )
+
+
+def test_a_page_of_any_model(tmp_path, sentences, tiny_tokenizer):
+    (tmp_path / "texts").mkdir()
+    for number in range(2):
+        pairs = zip(sentences[number::4], sentences, strict=False)
+        lines = [f"{first} {second}" for first, second in pairs]
+        text = "\n\n".join(lines[:40])
+        (tmp_path / f"texts/{number}.txt").write_text(text)
+    model = random_model("masked_lm", vocab_size=tiny_tokenizer.vocab_size)
+    directory = str(tmp_path / "model")
+    save_model_directory(directory, model, tiny_tokenizer, max_seq_length=24)
+    done = analyze(tmp_path, "--max_texts=40", "--max_bad_fraction=1")
+    assert done.status == 0, (done.error, done.stderr)
+    page = (tmp_path / "page.html").read_text()
+    for title in (
+        "Probes of frozen states",
+        "order of two neighbouring texts",
+        "Attention",
+        "Neighbours of pieces",
+        "Neighbours of texts",
+    ):
+        assert title in page
+    assert page.count("<img") == 4
+    error = analyze(tmp_path, "--max_texts=500", "--max_bad_fraction=1").error
+    assert "--max_texts=500 needs 250." in error

@@ -1,0 +1,47 @@
+"""Where heads attend to, beside loops in Python."""
+
+import numpy as np
+from training_fixtures import random_model
+
+from albert_tf.analysis.attention_patterns import (
+    attentions,
+    mean_distance,
+    uniform_distance,
+)
+
+MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0]])
+
+
+def test_distance_is_a_mean_over_real_tokens():
+    rng = np.random.default_rng(5)
+    weights = rng.random((2, 2, 3, 4, 4))
+    expected = np.zeros((2, 3))
+    for layer in range(2):
+        for head in range(3):
+            sums = [
+                sum(
+                    weights[layer, b, head, i, j] * abs(i - j) for j in range(4)
+                )
+                for b in range(2)
+                for i in range(4)
+                if MASK[b, i]
+            ]
+            expected[layer, head] = np.mean(sums)
+    np.testing.assert_allclose(mean_distance(weights, MASK), expected)
+
+
+def test_a_head_that_attends_to_all_alike():
+    # Of four tokens 6/4, 4/4, 4/4 and 6/4; of two 1/2 each.
+    assert uniform_distance(MASK) == (20 / 4 + 2 / 2) / 6
+
+
+def test_attentions_are_shares_of_the_real_tokens():
+    batch = {
+        "input_ids": np.array([[5, 6, 7, 8], [9, 10, 0, 0]]),
+        "input_mask": MASK,
+    }
+    found = attentions(random_model("masked_lm"), batch)
+    layers, texts, _, rows, columns = found.shape
+    assert (layers, texts, rows, columns) == (2, 2, 4, 4)
+    np.testing.assert_allclose(found.sum(axis=-1), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(found[:, 1, :, :, 2:], 0.0, atol=1e-6)

@@ -44,7 +44,7 @@ _RESULT = "result.json"
 _SHARD = re.compile(r"\w+-\d{5}-of-\d{5}\.tfrecord")
 # Files that a build writes beside shards; the first are sentence splitters.
 _OTHER_FILES = re.compile(
-    r"(punkt|newline|metadata)\.json|spiece\.\w+|vocab\.txt|tokenizer\w*\.json"
+    r"(punkt|newline|metadata)\.json|report\.html|spiece\.\w+|vocab\.txt|tokenizer\w*\.json"
 )
 
 

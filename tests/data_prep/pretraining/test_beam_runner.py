@@ -107,6 +107,7 @@ def assert_same(tmp_path):
             "document_separator": "blank_line",
             "remove_duplicates": "near_documents",
             "near_duplicate_threshold": 0.5,
+            "report": True,
         },
     ],
     ids=["static", "nsp", "none", "near"],

@@ -112,6 +112,16 @@ def test_each_document_is_compared_with_those_that_stay_before_it():
     assert len(expected.items() ^ got.items()) <= 3
 
 
+def test_an_unlike_document_in_between_hides_none():
+    """All three share a band; the first and the last share that one alone."""
+    first, unlike = np.arange(256, dtype=np.uint32).reshape(2, 128)
+    unlike[:6] = first[:6]
+    last = first.copy()
+    last[6::6] = 999
+    (pair,) = near_duplicates(np.stack([first, unlike, last]), 0.8)
+    assert (pair.number, pair.kept, pair.similarity) == (2, 0, 107 / 128)
+
+
 def test_the_first_stays_and_the_rest_are_counted(tmp_path):
     near = LONG.replace("w50 ", "")
     documents = [

@@ -71,7 +71,9 @@ def test_the_histogram_counts_documents_by_their_tokens(
     )
     path, _ = build_page()
     statistics = json.loads(path.with_name("metadata.json").read_text())
-    tokens = statistics["statistics"]["train"]["tokens"]
+    counts = statistics["statistics"]["train"]
+    assert not [name for name in counts if name.startswith("document_tokens")]
+    tokens = counts["tokens"]
     (bars, *_), *others = drawn
     assert not others and sum(bars.values()) == 4
     limits = [int(name.replace(",", "")) for name in bars]

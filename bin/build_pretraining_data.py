@@ -56,6 +56,11 @@ def define_flags() -> None:
         "Options of the Beam pipeline, such as --runner=FlinkRunner, "
         "comma-separated; none: Beam on this machine.",
     )
+    flags.DEFINE_bool(
+        "report",
+        True,
+        "Write report.html, a page on the build, beside the shards.",
+    )
     flags.DEFINE_string(
         "inspect", None, "Print records of this shard as text instead."
     )
@@ -111,6 +116,7 @@ def _build() -> None:
         workers=FLAGS.workers,
         runner=FLAGS.runner,
         runner_options=FLAGS.beam_options,
+        report=FLAGS.report,
         progress=command_line.progress,
         log=command_line.log,
     )

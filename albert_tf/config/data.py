@@ -59,8 +59,17 @@ class PretrainingDataConfig(Section):
     )
     remove_duplicates: str = setting(
         "none",
-        "Remove exact duplicates: of documents, or of paragraphs as well.",
-        choices=("none", "documents", "paragraphs"),
+        "Remove exact duplicates: of documents, or of paragraphs as well; or "
+        "near_documents: nearly equal ones too, by near_duplicate_threshold.",
+        choices=("none", "documents", "paragraphs", "near_documents"),
+    )
+    near_duplicate_threshold: float = setting(
+        0.8,
+        "near_documents: the share of runs of five words (Jaccard "
+        "similarity, estimated) from which a document is a duplicate of an "
+        "earlier one. Documents below 20 words are compared exactly.",
+        minimum=0.5,
+        maximum=1.0,
     )
     sentence_splitter: str = setting(
         "punkt",

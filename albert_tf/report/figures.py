@@ -96,6 +96,17 @@ def draw_histograms(groups: Mapping[str, np.ndarray], x_label: str) -> bytes:
     return to_png(canvas)
 
 
+def draw_bars(heights: Mapping[str, int], x_label: str, y_label: str) -> bytes:
+    """Returns a PNG of bars by their names."""
+    canvas = make_canvas(5.2, 3.0)
+    axes = canvas.figure.add_subplot()
+    axes.bar(range(len(heights)), heights.values(), width=0.9)
+    axes.set_xticks(range(len(heights)), heights, rotation=45, ha="right")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    return to_png(canvas)
+
+
 def draw_scatter(gold: np.ndarray, predicted: np.ndarray) -> bytes:
     """Returns a PNG of predicted numbers over gold ones."""
     canvas = make_canvas(5.2, 4.4)

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import (
     AsDict,
     AsList,
@@ -33,6 +34,13 @@ from albert_tf.records.shards import write_shard
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.duplicates import digests, without_duplicates
 from data_prep.corpus.forms import CorpusFile
+from data_prep.corpus.near_duplicates import (
+    full_name,
+    least_similar,
+    near_duplicates,
+    shown_pair,
+    signatures,
+)
 from data_prep.corpus.reading import (
     FileSurvey,
     UnitDocument,
@@ -180,8 +188,16 @@ def _make_shards(
         | "Read" >> beam.FlatMap(_read, plan)
     )
     counts = []
-    if plan.config.remove_duplicates != "none":
-        documents, of_duplicates = _without_duplicates(documents, plan)
+    near_pairs = pipeline | "NoPairs" >> beam.Create([])
+    level = plan.config.remove_duplicates
+    if level != "none":
+        if level == "near_documents":
+            threshold = plan.config.near_duplicate_threshold
+            repeated, near_pairs = _nearly_repeated(documents, threshold)
+            level = "documents"
+        else:
+            repeated = _repeated(documents, level)
+        documents, of_duplicates = _without_repeated(documents, repeated, level)
         counts.append(of_duplicates)
     units = _units(documents | "Document" >> beam.Values(), plan)
     made = units | "Make" >> beam.ParDo(_MakeRecords(plan, tokenizer))
@@ -199,7 +215,11 @@ def _make_shards(
     totals = (
         counts | "Counts" >> beam.Flatten() | "Sum" >> beam.CombinePerKey(sum)
     )
-    return {"shards": AsList(written), "counts": AsDict(totals)}
+    return {
+        "shards": AsList(written),
+        "counts": AsDict(totals),
+        "near_pairs": AsList(near_pairs),
+    }
 
 
 def _read(
@@ -281,17 +301,59 @@ def _write_shard(
     )
 
 
-def _without_duplicates(
-    documents: PCollection, plan: BuildPlan
-) -> tuple[PCollection, PCollection]:
-    """Returns documents without duplicates, see `duplicates`, and counts."""
-    level = plan.config.remove_duplicates
-    repeated = (
+def _repeated(documents: PCollection, level: str) -> PCollection:
+    """Returns (position, number in the document) of each duplicate."""
+    return (
         documents
         | "Digest" >> beam.FlatMap(_digests, level)
         | "Digests" >> beam.GroupByKey()
         | "Repeated" >> beam.FlatMapTuple(_all_but_first)
     )
+
+
+def _nearly_repeated(
+    documents: PCollection, threshold: float
+) -> tuple[PCollection, PCollection]:
+    """Returns the near-duplicates as `_repeated` does, and pairs to show.
+
+    One worker compares the signatures of all documents, in their order.
+    """
+    found = (
+        documents
+        | "Sign" >> beam.MapTuple(_signed)
+        | "Signatures" >> beam.GroupByKey()
+        | "Near" >> beam.FlatMap(_near_positions, threshold)
+    )
+    repeated = found | "NearRepeated" >> beam.MapTuple(lambda at, _: (at, 0))
+    pairs = found | "NearPairs" >> beam.FlatMapTuple(lambda _, pair: pair)
+    return repeated, pairs
+
+
+def _signed(
+    position: Position, row: Row
+) -> tuple[None, tuple[Position, str, bytes]]:
+    item = UnitDocument(*row)
+    signature = signatures([item.paragraphs]).astype("<u4").tobytes()
+    return None, (position, full_name(item), signature)
+
+
+def _near_positions(
+    group: tuple[None, Iterable[tuple[Position, str, bytes]]], threshold: float
+) -> Iterator[tuple[Position, list[dict[str, Any]]]]:
+    """Yields the near-duplicates; those to show with their pair."""
+    positions, names, rows = zip(*sorted(group[1]), strict=True)
+    all_ = np.frombuffer(b"".join(rows), "<u4").reshape(len(rows), -1)
+    found = list(near_duplicates(all_, threshold))
+    shown = set(least_similar(found))
+    for pair in found:
+        row = [shown_pair(pair, names)] if pair in shown else []
+        yield positions[pair.number], row
+
+
+def _without_repeated(
+    documents: PCollection, repeated: PCollection, level: str
+) -> tuple[PCollection, PCollection]:
+    """Returns documents without duplicates, see `duplicates`, and counts."""
     kept = (
         {"rows": documents, "repeated": repeated}
         | "WithRepeated" >> beam.CoGroupByKey()

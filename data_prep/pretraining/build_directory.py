@@ -44,15 +44,16 @@ _RESULT = "result.json"
 _SHARD = re.compile(r"\w+-\d{5}-of-\d{5}\.tfrecord")
 # Files that a build writes beside shards; the first are sentence splitters.
 _OTHER_FILES = re.compile(
-    r"(punkt|newline|metadata)\.json|spiece\.\w+|vocab\.txt|tokenizer\w*\.json"
+    r"(punkt|newline|metadata)\.json|report\.html|spiece\.\w+|vocab\.txt|tokenizer\w*\.json"
 )
 
 
 class BuildResult(NamedTuple):
-    """All shards, and the counts of all records."""
+    """All shards, the counts of all records, and pairs of near-duplicates."""
 
     shards: list[ShardInfo]
     counts: Counter[str]
+    near_pairs: list[dict[str, Any]]  # see `near_duplicates.shown_pair`
 
     def of_split(self, split: str) -> list[ShardInfo]:
         """Returns the shards of a split."""
@@ -63,7 +64,10 @@ class BuildResult(NamedTuple):
         """Returns the result in result.json."""
         rows = sorted(values["shards"], key=lambda row: row["name"])
         shards = [ShardInfo(**row) for row in rows]
-        return cls(shards, Counter(values["counts"]))
+        counts = Counter(values["counts"])
+        pairs = values.get("near_pairs", [])
+        ranked = sorted(pairs, key=lambda p: (p["similarity"], p["document"]))
+        return cls(shards, counts, ranked)
 
 
 class BuildDirectory:

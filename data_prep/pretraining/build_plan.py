@@ -23,6 +23,7 @@ from albert_tf.records import counter_rng
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.duplicates import DIGEST_ROW_BYTES
+from data_prep.corpus.near_duplicates import SIGNATURE_BYTES
 from data_prep.corpus.reading import (
     Document,
     FileSurvey,
@@ -286,7 +287,9 @@ def _other_bytes(
         text = "".join(sample.texts())
         share = len(text.encode()) / max(1, len(text))
         num_bytes += int(1.1 * share * report.counts["characters"])
-    if config.remove_duplicates != "none":
+    if config.remove_duplicates == "near_documents":
+        num_bytes += SIGNATURE_BYTES * report.counts["documents"]
+    elif config.remove_duplicates != "none":
         # At most a digest for every line.
         num_bytes += DIGEST_ROW_BYTES * report.counts["lines"]
     return num_bytes

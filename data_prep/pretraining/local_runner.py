@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig, require
@@ -21,6 +21,7 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.corpus.duplicates import remove_duplicates
 from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.listing import list_files
+from data_prep.corpus.near_duplicates import remove_near_duplicates
 from data_prep.corpus.reading import FileSurvey, UnitDocument, survey_file
 from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS
@@ -93,16 +94,23 @@ class LocalRunner(contextlib.AbstractContextManager):
     ) -> BuildResult:
         """Writes the shards and the result."""
         del tokenizer  # worker processes load what was saved
-        counts, runs = self._make_parts(plan, directory)
+        pairs: list[dict[str, Any]] = []
+        counts, runs = self._make_parts(plan, directory, pairs)
         shards = self._make_shards(plan, directory, runs)
-        result = {"shards": shards, "counts": counts}
+        result = {"shards": shards, "counts": counts, "near_pairs": pairs}
         write_json(directory.result_path, result)
         return BuildResult.from_json(result)
 
     def _make_parts(
-        self, plan: BuildPlan, directory: BuildDirectory
+        self,
+        plan: BuildPlan,
+        directory: BuildDirectory,
+        pairs: list[dict[str, Any]],
     ) -> tuple[Counter[str], list[str]]:
-        """Writes the parts that are missing; returns counts and runs of all."""
+        """Writes the parts that are missing; returns counts and runs of all.
+
+        Near-duplicates are added to `pairs`.
+        """
         work_dir = directory.work_path
         # Files at the same paths may have been replaced.
         _record_maker.cache_clear()
@@ -117,7 +125,10 @@ class LocalRunner(contextlib.AbstractContextManager):
         totals: Counter[str] = Counter()
         all_runs: list[str] = []
         done = 0
-        units = enumerate(_units(plan, work_dir, totals))
+        items = _kept_documents(
+            plan, work_dir, totals, pairs, self._workers.map
+        )
+        units = enumerate(_units(items, plan, work_dir))
         with self._progress("characters") as show:
             for num_characters, counts, runs in self._workers.map(make, units):
                 totals.update(counts)
@@ -191,16 +202,34 @@ def _make_part(
     return sum(item.num_characters for item in documents), *part
 
 
-def _units(
-    plan: BuildPlan, work_dir: str, totals: Counter[str]
-) -> Iterator[list[UnitDocument]]:
-    """Yields the documents of each unit of work, without duplicates."""
+def _kept_documents(
+    plan: BuildPlan,
+    work_dir: str,
+    totals: Counter[str],
+    pairs: list[dict[str, Any]],
+    map_batches: Callable[..., Iterable[Any]],
+) -> Iterator[UnitDocument]:
+    """Returns the documents of a corpus, without duplicates."""
     read = functools.partial(read_corpus, plan)
     level = plan.config.remove_duplicates
     if level == "none":
-        items = read()
-    else:
-        items = remove_duplicates(read, level, work_dir, totals)
+        return read()
+    if level == "near_documents":
+        return remove_near_duplicates(
+            read,
+            plan.config.near_duplicate_threshold,
+            work_dir,
+            totals,
+            pairs=pairs,
+            map_batches=map_batches,
+        )
+    return remove_duplicates(read, level, work_dir, totals)
+
+
+def _units(
+    items: Iterator[UnitDocument], plan: BuildPlan, work_dir: str
+) -> Iterator[list[UnitDocument]]:
+    """Yields the documents of each unit of work."""
     if plan.num_groups:
         group = functools.partial(group_of, plan=plan)
         yield from in_groups(items, group, plan.num_groups, work_dir)

@@ -29,14 +29,16 @@ from albert_tf.records.shards import (
     describe_tokenizer,
     split_entry,
 )
+from albert_tf.report.page import Page, to_html
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.listing import describe_left_out
 from data_prep.pretraining.build_directory import BuildDirectory, BuildResult
 from data_prep.pretraining.build_estimate import text_shares
 from data_prep.pretraining.build_plan import BuildPlan, make_plan, plan_settings
+from data_prep.pretraining.build_report import REPORT_FILE, build_page
 from data_prep.pretraining.local_runner import LocalRunner
-from data_prep.pretraining.record_maker import num_slots
+from data_prep.pretraining.record_maker import DOCUMENT_TOKENS, num_slots
 from data_prep.pretraining.sources import list_inputs
 from data_prep.workers import Progress, no_progress
 
@@ -84,6 +86,7 @@ def build_pretraining_data(
     workers: int = 1,
     runner: str = "local",
     runner_options: Sequence[str] = (),
+    report: bool = False,
     progress: Progress = no_progress,
     log: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
@@ -97,7 +100,8 @@ def build_pretraining_data(
     `inputs` are files, directories and globs, see `listing.list_files`, and
     `eval_inputs` those of the split `eval`. `masking` is of `static` records.
     `max_bad_fraction` is the largest share of bad lines. `workers` are
-    processes on this machine; for `runner_options` see `beam_runner`. `log`
+    processes on this machine; for `runner_options` see `beam_runner`. With
+    `report` there is a page on the build, `report.html`. `log`
     takes a line for the files that are not read, bad lines, each hard-wrapped
     file, each warning and the size of the build.
 
@@ -140,7 +144,8 @@ def build_pretraining_data(
             settings=settings,
             max_bad_fraction=max_bad_fraction,
         )
-        return _carry_out(plan, engine, tokenizer, directory, log)
+        write_page = _write_page if report else None
+        return _carry_out(plan, engine, tokenizer, directory, log, write_page)
 
 
 def _carry_out(
@@ -149,6 +154,7 @@ def _carry_out(
     tokenizer: Tokenizer,
     directory: BuildDirectory,
     log: Callable[[str], None],
+    write_page: Callable[..., None] | None,
 ) -> dict[str, Any]:
     """Writes what a plan has; returns the metadata."""
     if faults := plan.report.describe_faults():
@@ -168,9 +174,31 @@ def _carry_out(
             result = engine.run(plan, tokenizer, directory)
         _check_splits(plan, result)
         metadata = make_metadata(plan, tokenizer, result)
+        if write_page:
+            page = functools.partial(
+                build_page, plan, result, metadata, engine.open_file
+            )
+            write_page(directory, page, log)
         directory.finish(metadata)
     directory.files.remove_tree(directory.work_path)
     return metadata
+
+
+def _write_page(
+    directory: BuildDirectory,
+    make_page: Callable[[], Page],
+    log: Callable[[str], None],
+) -> None:
+    """Writes report.html; whatever fails is logged, since shards are whole."""
+    path = os.path.join(directory.path, REPORT_FILE)
+    try:
+        with directory.files.replacing(path) as file:
+            file.write(to_html(make_page()).encode())
+    except Exception as error:
+        log(
+            f"Warning: {path} was not written ({type(error).__name__}: "
+            f"{error}); the shards are complete."
+        )
 
 
 def _refuse_own_files(files: Sequence[CorpusFile], output_dir: str) -> None:
@@ -243,7 +271,7 @@ def _statistics(plan: BuildPlan, counts: Counter[str]) -> dict[str, Any]:
     of_splits = {split: Counter[str]() for split in sorted(plan.record_bytes)}
     for name, count in sorted(counts.items()):
         split, _, rest = name.partition("/")
-        if rest:
+        if rest and not rest.startswith(DOCUMENT_TOKENS):
             of_splits[split][rest] = count
     return {
         "corpus": dict(sorted(corpus.items())),

@@ -31,6 +31,10 @@ _MASKS = 2
 # The flat array of tokens begins with these, so that a batch is one look-up.
 _PAD, _CLS, _SEP, _NUM_FRAMING = range(4)
 
+# Counts of documents by the bits of their number of tokens, for a histogram;
+# no part of the statistics in metadata.json.
+DOCUMENT_TOKENS = "document_tokens/"
+
 Clock = Callable[[str], contextlib.AbstractContextManager[object]]
 Columns = dict[str, np.ndarray]
 
@@ -117,6 +121,8 @@ class RecordMaker:
             counts["skipped/sentences_without_tokens"] += (
                 len(sentences) - len(borders) + 1
             )
+            bits = (borders[-1] - borders[0]).bit_length()
+            counts[f"{DOCUMENT_TOKENS}{bits}"] += 1
             key = counter_rng.key(
                 self.config.random_seed, item.origin, item.name
             )

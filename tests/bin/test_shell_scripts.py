@@ -1,5 +1,6 @@
 """Scripts: bin/environment.sh, bin/test, and those of docs/launching.md."""
 
+import json
 import os
 import pathlib
 import re
@@ -174,11 +175,27 @@ def launching(heading, language):
 
 
 def test_the_image_copies_what_is_there():
-    image = launching("Kubernetes", "dockerfile")
-    lines = re.findall(r"^COPY (.+) \S+$", image, re.MULTILINE)
-    copied = set(" ".join(lines).split())
-    assert {"requirements-gpu.txt", "albert_tf", "data_prep", "bin"} <= copied
-    assert [name for name in copied if not (ROOT / name).exists()] == []
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    copied = set(re.findall(r"^COPY (\S+) \S+$", image, re.MULTILINE))
+    # All that the programs import, and every one of the requirements.
+    imported = {"albert_tf", "data_prep", "experiments", "bin"}
+    assert copied == {*imported, "requirements*.txt"}
+    assert all((ROOT / name).is_dir() for name in imported)
+    sent = (ROOT / ".dockerignore").read_text(encoding="utf-8")
+    assert copied == set(re.findall(r"^!(\S+)$", sent, re.MULTILINE))
+    names = re.findall(r"REQUIREMENTS=(\S+)", image)
+    assert names == ["requirements-gpu.txt", "requirements.txt"]
+    assert all((ROOT / name).is_file() for name in names)
+
+
+def test_the_image_runs_programs_as_another_user_than_root():
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    lines = dict(re.findall(r"^([A-Z]+) (.+)$", image, re.MULTILINE))
+    assert json.loads(lines["ENTRYPOINT"]) == ["python", "-m"]
+    (program,) = json.loads(lines["CMD"])
+    path = ROOT / f"{program.replace('.', '/')}.py"
+    assert '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+    assert lines["USER"] == "1000:1000"
 
 
 # What srun does for a run: starts, and ends with a status when it is told to.

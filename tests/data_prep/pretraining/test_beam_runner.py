@@ -102,8 +102,15 @@ def assert_same(tmp_path):
             "num_shards": 40,
             "eval_fraction": 1e-9,
         },
+        {
+            "inputs": ["a.txt", "b", "c.jsonl"],
+            "document_separator": "blank_line",
+            "remove_duplicates": "near_documents",
+            "near_duplicate_threshold": 0.5,
+            "report": True,
+        },
     ],
-    ids=["static", "nsp", "none"],
+    ids=["static", "nsp", "none", "near"],
 )
 def test_the_bytes_are_those_of_the_local_runner(
     build, corpus, tmp_path, settings, monkeypatch

@@ -21,6 +21,15 @@ def _neighbours(document: Document) -> Iterator[TextPair]:
     return itertools.pairwise(document)
 
 
+def separate_pairs(document: Document) -> Iterator[TextPair]:
+    """Returns neighbours of which none has a text of another.
+
+    Otherwise what is nearest to a first text would be itself, as the second
+    one of the pair before.
+    """
+    return zip(document[::2], document[1::2], strict=False)
+
+
 def _same_text(document: Document) -> Iterator[TextPair]:
     return ((text, text) for text in document)
 
@@ -31,8 +40,8 @@ class PairSource:
 
     Attributes:
         pairs: returns the pairs of a document that are learned. Those that
-            are evaluated are neighbours always: a text and itself without
-            dropout have the same vector.
+            are evaluated are `separate_pairs` always: a text and itself
+            without dropout have the same vector.
         reads_tables: whether the documents are rows of a table.
     """
 
@@ -50,7 +59,7 @@ PAIR_SOURCES = {
 
 def pairs_of(
     documents: Iterable[Document],
-    pairs: Callable[[Document], Iterator[TextPair]] = _neighbours,
+    pairs: Callable[[Document], Iterator[TextPair]],
 ) -> list[TextPair]:
     """Returns the pairs of all documents, in their order.
 

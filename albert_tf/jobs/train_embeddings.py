@@ -27,6 +27,7 @@ from albert_tf.inputs.text_pairs import (
     TextPair,
     pair_features,
     pairs_of,
+    separate_pairs,
 )
 from albert_tf.interchange.model_directory import (
     check_vocab_size,
@@ -164,7 +165,9 @@ def _divided(
     )
     count = math.ceil(settings.held_out_fraction * len(documents))
     chosen = set(order[:count].tolist())
-    held_out = pairs_of(documents[number] for number in sorted(chosen))
+    held_out = pairs_of(
+        (documents[number] for number in sorted(chosen)), separate_pairs
+    )
     learned = pairs_of(
         (d for number, d in enumerate(documents) if number not in chosen),
         source.pairs,

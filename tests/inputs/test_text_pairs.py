@@ -7,6 +7,7 @@ from albert_tf.inputs.text_pairs import (
     PairBatches,
     pair_features,
     pairs_of,
+    separate_pairs,
 )
 
 DOCUMENTS = [["a", "b", "c"], ["d"], ["b", "c", "e"]]
@@ -17,6 +18,10 @@ def test_sources_give_neighbours_and_the_same_text_but_no_text_twice():
     assert pairs_of(DOCUMENTS, PAIR_SOURCES["neighbours"].pairs) == neighbours
     same = pairs_of(DOCUMENTS, PAIR_SOURCES["dropout"].pairs)
     assert same == [(text, text) for text in "abcde"]
+
+
+def test_separate_pairs_have_no_text_in_common():
+    assert [*separate_pairs("abcde")] == [("a", "b"), ("c", "d")]
 
 
 def test_a_batch_has_both_texts_of_its_pairs_in_one_part(tiny_tokenizer):

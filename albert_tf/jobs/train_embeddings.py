@@ -48,6 +48,8 @@ from albert_tf.training.training_loss import head_loss
 _DROPOUT = 0.1
 # Places among which the second text of a held-out pair is to be.
 _PLACES = (1, 10)
+# The mean of 1 / place: it moves with every place, unlike recall.
+_RECIPROCAL_RANK = "mean_reciprocal_rank"
 
 
 def run_embedding_training(
@@ -109,7 +111,7 @@ def run_embedding_training(
                 [_batches(config, learned, tokenizer, training=True)], [0]
             ),
             best_metric=config.training.best_metric,
-            metric_names=("loss", *recall([], _PLACES)),
+            metric_names=("loss", *_found([])),
             log=log,
             learned=learned,
             held_out=held_out,
@@ -203,7 +205,7 @@ def _resolve(config: EmbeddingConfig, num_pairs: int) -> EmbeddingConfig:
         {
             "num_train_steps": steps,
             "num_warmup_steps": warmup,
-            "best_metric": training.best_metric or f"recall_at_{_PLACES[0]}",
+            "best_metric": training.best_metric or _RECIPROCAL_RANK,
         },
     )
 
@@ -267,7 +269,7 @@ class _EmbeddingTraining(Job):
             self.evaluated, collect, with_outputs=True
         )
         ranks = right_ranks(vectors[:, 0], vectors[:, 1])
-        return {"loss": means["loss"], **recall(ranks, _PLACES)}
+        return {"loss": means["loss"], **_found(ranks)}
 
     def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
         save_model_directory(
@@ -276,6 +278,13 @@ class _EmbeddingTraining(Job):
             self.tokenizer,
             max_seq_length=self.config.embeddings.max_seq_length,
         )
+
+
+def _found(ranks: Sequence[int] | np.ndarray) -> dict[str, float]:
+    """Returns the metrics of the places of right texts, from 1."""
+    inverse = 1 / np.asarray(ranks, float)
+    mean = float(inverse.mean()) if inverse.size else 0.0
+    return {_RECIPROCAL_RANK: mean, **recall(ranks, _PLACES)}
 
 
 def _digest(pairs: Sequence[TextPair]) -> str:

@@ -15,25 +15,32 @@ from albert_tf.rundir.run_results import evaluations
 
 @pytest.fixture(scope="module")
 def documents():
-    """Documents on one of 12 words each, which both passages have."""
+    """Documents of two passages, whose words always go together."""
     rng = np.random.default_rng(0)
-    words = ["bada", "gule", "mizo", "tepu", "rika", "sovu"]
-    words += [word[2:] + word[:2] for word in words]
+    words = {"bada": "tepu", "gule": "rika", "mizo": "sovu", "dabu": "fami"}
     return [
-        [f"{word} {rng.integers(1000)} the {word}" for _ in range(2)]
-        for word in words * 10
+        [f"{word} {rng.integers(10**6)}" for word in pair]
+        for pair in [*words.items()] * 30
     ]
+
+
+@pytest.fixture(scope="module")
+def whole(documents, pretrained, tmp_path_factory):
+    """The directory of a finished run."""
+    run_dir = tmp_path_factory.mktemp("runs") / "whole"
+    run(documents, pretrained, run_dir)
+    return run_dir
 
 
 def run(documents, pretrained, run_dir, **changes):
     settings = {
-        "num_train_steps": 6,
+        "num_train_steps": 20,
         "train_batch_size": 8,
-        "eval_batch_size": 5,
-        "eval_steps": 3,
-        "learning_rate": 1e-3,
+        "eval_batch_size": 6,
+        "eval_steps": 1,
+        "learning_rate": 3e-3,
         "max_seq_length": 16,
-        "save_checkpoints_steps": 2,
+        "save_checkpoints_steps": 5,
         **changes,
     }
     return run_embedding_training(
@@ -46,28 +53,23 @@ def run(documents, pretrained, run_dir, **changes):
 
 
 @pytest.mark.slow
-def test_neighbours_become_nearer_than_others(documents, pretrained, tmp_path):
-    changes = {"num_train_steps": 40, "eval_steps": 1, "max_eval_steps": 2}
-    best = run(documents, pretrained, tmp_path, **changes)
-    first, *_ = evaluations(str(tmp_path))
-    assert best["loss"] < first["loss"]
-    assert best["recall_at_1"] > first["recall_at_1"]
-    loaded = load_model_directory(str(tmp_path))
+def test_neighbours_become_nearer_than_others(whole):
+    first, *_, last = evaluations(str(whole))
+    assert last["loss"] < 0.8 * first["loss"]
+    loaded = load_model_directory(str(whole))
     assert [*loaded.model.heads] == ["sentence_embedding"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pairs", ["neighbours", "dropout"])
 def test_a_killed_run_resumes_to_the_same_bytes(
-    pairs, documents, pretrained, tmp_path, monkeypatch
+    whole, documents, pretrained, tmp_path, monkeypatch
 ):
-    run(documents, pretrained, tmp_path / "whole", pairs=pairs)
     with monkeypatch.context() as patch:
-        cut_power(patch, after=5)
+        cut_power(patch, after=15)
         with pytest.raises(PowerCut):
-            run(documents, pretrained, tmp_path / "cut", pairs=pairs)
-    run(documents, pretrained, tmp_path / "cut", pairs=pairs)
-    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+            run(documents, pretrained, tmp_path)
+    run(documents, pretrained, tmp_path)
+    assert contents(tmp_path) == contents(whole)
 
 
 @pytest.mark.parametrize(

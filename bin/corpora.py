@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -15,14 +16,20 @@ from data_prep.corpus.reading import (
     survey_file,
 )
 from data_prep.corpus.report import CorpusReport
+from data_prep.corpus.sample import CorpusSample
+from data_prep.corpus.sentences import SENTENCE_SPLITTERS
+
+if TYPE_CHECKING:
+    from albert_tf.text.tokenizer_base import Tokenizer
+    from data_prep.passages import Passage
 
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()
 
 
-def define_flags() -> None:
+def define_flags(input_flag: str = "input") -> None:
     flags.DEFINE_list(
-        "input",
+        input_flag,
         None,
         "Plain text, Markdown or JSON lines, also compressed: files, "
         "directories or globs, comma-separated.",
@@ -42,33 +49,88 @@ def define_flags() -> None:
     )
 
 
+def define_passage_flags() -> None:
+    flags.DEFINE_enum(
+        "document_separator",
+        "auto",
+        ["auto", "file", "blank_line"],
+        "End of a document of plain text, as of bin.build_pretraining_data.",
+    )
+    flags.DEFINE_enum(
+        "sentence_splitter",
+        "punkt",
+        list(SENTENCE_SPLITTERS),
+        "How paragraphs are split into sentences, of which passages consist.",
+    )
+    flags.DEFINE_integer(
+        "passage_tokens",
+        0,
+        "Longest passage in tokens. 0: what the model reads at once.",
+        lower_bound=0,
+    )
+
+
+def passages(
+    max_seq_length: int, tokenizer: "Tokenizer", input_flag: str = "input"
+) -> "list[Passage]":
+    """Returns the passages of the files, which fit a model's length.
+
+    Raises:
+        UserError: as `survey`.
+    """
+    from data_prep.passages import passages_of
+
+    surveys, sample = _surveyed(input_flag, FLAGS.document_separator)
+    splitter = SENTENCE_SPLITTERS[FLAGS.sentence_splitter].train(sample.texts())
+    longest = FLAGS.passage_tokens or max_seq_length - 2
+    return [
+        passage
+        for survey in surveys
+        for document in read_surveyed(survey)
+        for passage in passages_of(document, splitter.split, tokenizer, longest)
+    ]
+
+
 def survey() -> list[FileSurvey]:
     """Reads the files of --input once and reports their faults.
 
     Raises:
         UserError: when there are none, or more faults than allowed.
     """
+    return _surveyed("input", "auto")[0]
+
+
+def _surveyed(
+    input_flag: str, separator: str
+) -> tuple[list[FileSurvey], CorpusSample]:
+    """Reads the files of a flag once, reports their faults, and samples them.
+
+    Raises:
+        UserError: when there are none, or more faults than allowed.
+    """
     left_out: set[str] = set()
-    paths = list_files(FLAGS.input, left_out)
+    paths = list_files(FLAGS[input_flag].value, left_out)
     if left_out:
         command_line.log(f"{describe_left_out(left_out)}.")
     files = corpus_files(
         paths,
         list(map(os.path.basename, paths)),
-        "auto",
+        separator,
         skip_header_lines=FLAGS.skip_header_lines,
     )
-    surveys = []
+    surveys, sample = [], CorpusSample()
     report = CorpusReport()
     with command_line.progress("files read") as show:
         for file in files:
-            surveys.append(survey_file(file)[0])
+            found, of_file = survey_file(file)
+            surveys.append(found)
+            sample.merge(of_file)
             report.merge(surveys[-1].report)
             show(len(surveys), len(files))
     report.check(FLAGS.max_bad_fraction)
     if faults := report.describe_faults():
         print(f"{faults}.")
-    return surveys
+    return surveys, sample
 
 
 def documents(surveys: Sequence[FileSurvey]) -> Iterator[Document]:

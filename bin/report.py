@@ -41,6 +41,11 @@ def main() -> None:
         f"{FLAGS.run_dir} is not a run directory: no {path}.",
     )
     job = read_json(path).get("job")
+    require(
+        job != "embeddings",
+        f"{FLAGS.run_dir} is a training of embeddings, which has no report; "
+        "python -m bin.show_results prints its evaluations.",
+    )
     task = tasks.chosen_if_any()
     require(
         job != "finetune" or task is not None,

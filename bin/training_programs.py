@@ -1,4 +1,4 @@
-"""Shared by bin.pretrain and bin.finetune: flags of a run, start and end."""
+"""Shared by programs that train: flags of a run, start and end."""
 
 import shlex
 import sys
@@ -18,7 +18,7 @@ FLAGS = flags.FLAGS
 flags.disclaim_key_flags()
 
 
-def define_flags() -> None:
+def define_flags(*, report: bool = True) -> None:
     flags.DEFINE_string("run_dir", None, "Run directory to write or resume.")
     flags.DEFINE_string(
         "config_json",
@@ -32,11 +32,12 @@ def define_flags() -> None:
         "(hf://albert/albert-base-v2), or a Google TF1 checkpoint. The "
         "architecture is theirs unless flags change it.",
     )
-    flags.DEFINE_bool(
-        "report",
-        True,
-        "Write report.html, a page on the run, into the run directory.",
-    )
+    if report:
+        flags.DEFINE_bool(
+            "report",
+            True,
+            "Write report.html, a page on the run, into the run directory.",
+        )
     command_line.define_settings(RuntimeConfig())
 
 

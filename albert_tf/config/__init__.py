@@ -33,6 +33,7 @@ from albert_tf.config.serving import ServingConfig
 from albert_tf.config.training import (
     ATTENTION_FORMS,
     REMAT,
+    EmbeddingConfig,
     FinetuneConfig,
     OptimizerConfig,
     PretrainConfig,

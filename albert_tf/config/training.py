@@ -4,7 +4,7 @@ import dataclasses
 
 from albert_tf.config.data import FeatureConfig, MaskingConfig
 from albert_tf.config.fields import Section, as_default, setting
-from albert_tf.config.model import ModelConfig
+from albert_tf.config.model import MAX_TOKENS, ModelConfig
 
 REMAT = ("none", "selective", "full")
 ATTENTION_FORMS = ("auto", "plain", "cudnn", "pallas")
@@ -329,6 +329,64 @@ class FinetuneConfig:
         TrainingConfig(
             num_train_steps=0,
             train_batch_size=32,
+            save_checkpoints_steps=500,
+            keep_checkpoint_max=2,
+            eval_steps=500,
+        )
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingSettings(Section):
+    """Settings that only the training of embeddings has."""
+
+    pairs: str = setting(
+        "neighbours",
+        "Texts that are to have similar vectors: neighbours, two passages "
+        "next to each other in a document; dropout, a passage and itself under "
+        "another dropout (SimCSE); columns, the two texts in each row of a "
+        "table.",
+        choices=("neighbours", "dropout", "columns"),
+    )
+    max_seq_length: int = setting(
+        0,
+        "Longest text in tokens, what is beyond is cut off; 0: the longest "
+        "input that the weights were trained on.",
+        minimum=0,
+        maximum=MAX_TOKENS,
+    )
+    held_out_fraction: float = setting(
+        0.05,
+        "Share of the documents, or rows, whose pairs are evaluated and not "
+        "learned.",
+        minimum=0.0001,
+        maximum=0.5,
+    )
+    num_train_epochs: float = setting(
+        3.0, "Passes over the pairs if num_train_steps is 0.", minimum=0.0
+    )
+    warmup_proportion: float = setting(
+        0.1,
+        "Share of the steps used for warm-up if num_warmup_steps is 0.",
+        minimum=0.0,
+        maximum=1.0,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingConfig:
+    """Everything that decides a training of embeddings but the model."""
+
+    embeddings: EmbeddingSettings = EmbeddingSettings()
+    optimizer: OptimizerConfig = as_default(
+        OptimizerConfig(
+            optimizer="adamw", learning_rate=1e-4, num_warmup_steps=0
+        )
+    )
+    training: TrainingConfig = as_default(
+        TrainingConfig(
+            num_train_steps=0,
+            train_batch_size=64,
             save_checkpoints_steps=500,
             keep_checkpoint_max=2,
             eval_steps=500,

@@ -14,6 +14,10 @@ from albert_tf.modeling.kernels import argmax, with_gradient
 
 # (weighted sum, weight), scalars.
 Pair = tuple[Tensor, Tensor]
+# That of SimCSE (Gao et al. 2021).
+CONTRAST_TEMPERATURE = 0.05
+# The logit of what is no answer; finite, so that its gradient is 0 and not NaN.
+_NO_ANSWER = -1e9
 
 
 def negative_log_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
@@ -124,6 +128,24 @@ def weighted_cross_entropy(
     """
     labels = _comparable(labels, weights, logits[..., 0], "int32")
     return _weighted(negative_log_likelihood(logits, labels), weights)
+
+
+def weighted_contrast(vectors: Tensor, weights: Tensor | None) -> Pair:
+    """Returns (weighted sum, weight) of InfoNCE on vectors `[batch, 2, H]`.
+
+    For the first vector of a row the second one is the right answer, among
+    the second ones of all rows: softmax of the cosines / CONTRAST_TEMPERATURE.
+    A row of weight 0 is padding, and no answer for others either.
+    """
+    vectors = ops.cast(vectors, "float32")
+    squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
+    vectors = vectors * ops.rsqrt(ops.maximum(squares, 1e-12))
+    cosines = ops.matmul(vectors[:, 0], ops.transpose(vectors[:, 1]))
+    logits = cosines / CONTRAST_TEMPERATURE
+    if weights is not None:
+        logits = ops.where(weights > 0, logits, _NO_ANSWER)
+    labels = ops.arange(ops.shape(logits)[0], dtype="int32")
+    return weighted_cross_entropy(logits, labels, weights)
 
 
 def weighted_squared_error(

@@ -373,6 +373,19 @@ class Predictor(BasePredictor):
         scores = kind.scores(features, outputs, config)
         return kind.predictions(ScoredExamples(batch, scores, config, labels))
 
+    def mean_vectors(self, ids: Sequence[Sequence[int]]) -> np.ndarray:
+        """Returns the mean states `[texts, H]` of texts as token ids.
+
+        Texts of similar length are computed together.
+        """
+        width = self.loaded.model.config.hidden_size
+        vectors = np.zeros((len(ids), width), np.float32)
+        order = np.argsort([len(text) for text in ids], kind="stable")
+        for rows in batches(order.tolist(), self.batch_size):
+            found = self._encode(self._inputs([[ids[row]] for row in rows]))
+            vectors[rows] = found["mean_embedding"].numpy()
+        return vectors
+
     def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
         ids = self.loaded.tokenizer.encode_batch(batch)
         found = self._encode(self._inputs([[text] for text in ids]))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from albert_tf.config import (
+    EmbeddingConfig,
     FinetuneConfig,
     ModelConfig,
     PretrainConfig,
@@ -30,6 +31,7 @@ _IN_USE_HINT = "End that job first, or give another --run_dir."
 CONFIGS: dict[str, type] = {
     "pretrain": PretrainConfig,
     "finetune": FinetuneConfig,
+    "embeddings": EmbeddingConfig,
 }
 
 

@@ -20,7 +20,7 @@ TIMING_FILE = "timing.jsonl"
 COMPARISON_FILE = "baseline.json"
 # Jobs, as in config.json, whose model is that of the best evaluation; that of
 # others is of the last step.
-KEEP_THE_BEST = frozenset({"finetune"})
+KEEP_THE_BEST = frozenset({"finetune", "embeddings"})
 # Words in the names of metrics.
 _LOWER_IS_BETTER = {"loss", "perplexity", "error"}
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import (
+    EmbeddingConfig,
     FinetuneConfig,
     ModelConfig,
     PretrainConfig,
@@ -29,13 +30,15 @@ from albert_tf.training.depth_schedule import DepthSchedule
 from albert_tf.training.trainer import Trainer
 from albert_tf.training.training_loss import TrainingLoss
 
+# The settings of a job.
+AnyConfig = PretrainConfig | FinetuneConfig | EmbeddingConfig
 # A model whose accuracy is no better than this above that of always predicting
 # the most frequent class is not learning.
 MARGIN_ABOVE_BASELINE = 0.02
 
 
 def strategy_for(
-    config: PretrainConfig | FinetuneConfig, runtime: RuntimeConfig
+    config: AnyConfig, runtime: RuntimeConfig
 ) -> tf.distribute.Strategy:
     """Returns the strategy of a job, checked before the long start.
 
@@ -73,7 +76,7 @@ class Job(abc.ABC):
     """
 
     name: ClassVar[str]
-    config: PretrainConfig | FinetuneConfig
+    config: AnyConfig
     strategy: tf.distribute.Strategy
     run_dir: str
     runtime: RuntimeConfig

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import ops
 from numpy_albert import (
     DROPOUT,
     SMALL,
@@ -268,6 +269,34 @@ def test_outputs_equal_numpys_with_and_without_dropout(name):
         model(features, dropout_keys=example_keys(1, 2, numbers)),
         expected_outputs(model, features),
     )
+
+
+def test_contrast_of_pairs_is_infonce_and_leaves_padding_out():
+    vectors = np.random.default_rng(0).normal(size=(4, 2, 5))
+    vectors[3] *= 100
+    weights = np.array([1, 1, 1, 0], np.float32)
+    total, weight = HEADS["sentence_embedding"].loss(
+        {"mean_embedding": ops.convert_to_tensor(vectors, "float32")},
+        {"example_weights": ops.convert_to_tensor(weights)},
+    )
+    unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    logits = unit[:3, 0] @ unit[:3, 1].T / 0.05
+    expected = cross_entropy(logits, np.arange(3)).sum()
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
+    assert float(weight) == 3
+
+
+def test_embeddings_of_pairs_are_those_of_their_texts():
+    model = model_of("AlbertForSentenceEmbedding")
+    batch = batch_of("AlbertForSentenceEmbedding")
+    features = {name: batch[name] for name in ENCODER_INPUTS}
+    single = model(features)
+    pairs = {n: np.stack([v, v[::-1]], 1) for n, v in features.items()}
+    for name in HEADS["sentence_embedding"].outputs:
+        found = np.asarray(model(pairs)[name])
+        vectors = np.asarray(single[name])
+        expected = np.stack([vectors, vectors[::-1]], 1)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -1,0 +1,296 @@
+"""The training of embeddings: contrast on pairs of texts, without labels."""
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.config import (
+    EmbeddingConfig,
+    ModelConfig,
+    RuntimeConfig,
+    UserError,
+    lookup,
+    override,
+    require,
+    to_dict,
+)
+from albert_tf.inputs.length_buckets import bucket_widths
+from albert_tf.inputs.source_schedule import SourceSchedule
+from albert_tf.inputs.text_pairs import (
+    PAIR_SOURCES,
+    Document,
+    PairBatches,
+    TextPair,
+    pair_features,
+    pairs_of,
+    separate_pairs,
+)
+from albert_tf.interchange.model_directory import (
+    check_vocab_size,
+    save_model_directory,
+)
+from albert_tf.modeling.models import AlbertForSentenceEmbedding, AlbertModel
+from albert_tf.modeling.weights.pretrained import StoredModel
+from albert_tf.rundir.run_directory import extended
+from albert_tf.search.ranking import recall, right_ranks
+from albert_tf.tasks.examples import Log
+from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.training.job import Job, strategy_for
+from albert_tf.training.loop import train
+from albert_tf.training.training_loss import head_loss
+
+# Of models that have none: without it a text and itself have one vector.
+_DROPOUT = 0.1
+# Places among which the second text of a held-out pair is to be.
+_PLACES = (1, 10)
+# The mean of 1 / place: it moves with every place, unlike recall.
+_RECIPROCAL_RANK = "mean_reciprocal_rank"
+
+
+def run_embedding_training(
+    config: EmbeddingConfig,
+    documents: Sequence[Document],
+    *,
+    run_dir: str,
+    initial: StoredModel,
+    tokenizer_dir: str = "",
+    model_changes: Mapping[str, Any] | None = None,
+    runtime: RuntimeConfig | None = None,
+    log: Log = print,
+) -> dict[str, float]:
+    """Trains embeddings and returns the best evaluation on held-out pairs.
+
+    The loss is InfoNCE on the mean states (`weighted_contrast`), whose wrong
+    answers are the other pairs of the batch; with several replicas those of
+    the replica's share. Evaluated is how often the second text of a held-out
+    pair is the nearest to the first, and among the ten nearest, of the second
+    texts of all held-out pairs. Writes the files of `run_finetuning` but the
+    report, and resumes as it does; model/ is an AlbertForSentenceEmbedding.
+
+    Args:
+        config: all settings but the architecture, which is that of `initial`.
+        documents: the passages of each; or the two texts of each row.
+        run_dir: created if missing.
+        initial: the pretrained weights.
+        tokenizer_dir: where `initial` has no tokenizer.
+        model_changes: settings of the architecture to change; the dropout of
+            an encoder without any is 0.1 unless it is given.
+        runtime: settings that do not decide the result.
+        log: takes a line.
+
+    Raises:
+        UserError: for settings, texts and weights that do not fit together.
+        RunStopped: when it ends before its last step (see loop.py).
+    """
+    runtime = runtime or RuntimeConfig()
+    strategy = strategy_for(config, runtime)
+    tokenizer_path = tokenizer_dir or initial.tokenizer_path
+    tokenizer = load_tokenizer(tokenizer_path)
+    model_config = _with_dropout(initial.config, model_changes or {}, log)
+    check_vocab_size(model_config, tokenizer, tokenizer_path)
+    config = _with_length(config, initial)
+    learned, held_out = _divided(config, documents)
+    log(f"{len(learned)} pairs to learn, {len(held_out)} held out.")
+    config = extended(_resolve(config, len(learned)), runtime)
+    return train(
+        _EmbeddingTraining(
+            config=config,
+            strategy=strategy,
+            run_dir=run_dir,
+            runtime=runtime,
+            model_config=model_config,
+            tokenizer=tokenizer,
+            initial=initial,
+            training_loss=head_loss(AlbertForSentenceEmbedding.head_names[0]),
+            sources=SourceSchedule(
+                [_batches(config, learned, tokenizer, training=True)], [0]
+            ),
+            best_metric=config.training.best_metric,
+            metric_names=("loss", *_found([])),
+            log=log,
+            learned=learned,
+            held_out=held_out,
+            evaluated=_batches(config, held_out, tokenizer, training=False),
+        )
+    )
+
+
+def _with_dropout(
+    model: ModelConfig, changes: Mapping[str, Any], log: Log
+) -> ModelConfig:
+    """Returns the architecture with its changes, and with some dropout."""
+    names = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    given = any(name in changes for name in names)
+    if not (given or any(getattr(model, name) for name in names)):
+        log(f"Dropout {_DROPOUT:g}: that of the model is 0.")
+        changes = {**changes, **dict.fromkeys(names, _DROPOUT)}
+    return override(model, changes)
+
+
+def _with_length(
+    config: EmbeddingConfig, initial: StoredModel
+) -> EmbeddingConfig:
+    positions = initial.config.max_position_embeddings
+    length = config.embeddings.max_seq_length
+    length = length or min(initial.description.max_seq_length, positions)
+    require(
+        length <= positions,
+        f"max_seq_length={length} exceeds the model's "
+        f"max_position_embeddings={positions}; lower --max_seq_length.",
+    )
+    training = config.training
+    require(
+        training.micro_batch_size == 0,
+        f"micro_batch_size={training.micro_batch_size}: every text of a batch "
+        "is compared with all others, so it has no micro-batches; leave it 0, "
+        "and lower --train_batch_size where memory is short, or set --remat.",
+    )
+    return override(config, {"max_seq_length": length})
+
+
+def _divided(
+    config: EmbeddingConfig, documents: Sequence[Document]
+) -> tuple[list[TextPair], list[TextPair]]:
+    """Returns the pairs to learn and those to evaluate, of other documents.
+
+    Raises UserError where there are none of either.
+    """
+    settings = config.embeddings
+    source = lookup(PAIR_SOURCES, settings.pairs, "pairs")
+    order = np.random.default_rng(config.training.seed).permutation(
+        len(documents)
+    )
+    count = math.ceil(settings.held_out_fraction * len(documents))
+    chosen = set(order[:count].tolist())
+    held_out = pairs_of(
+        (documents[number] for number in sorted(chosen)), separate_pairs
+    )
+    learned = pairs_of(
+        (d for number, d in enumerate(documents) if number not in chosen),
+        source.pairs,
+    )
+    limit = config.training.max_eval_steps * config.training.eval_batch_size
+    for name, pairs in (("learned", learned), ("held-out", held_out)):
+        if not pairs:
+            raise UserError(
+                f"There are no {name} pairs in {len(documents)} documents, of "
+                f"which {count} are held out; expected more documents of two "
+                "passages or more (see --document_separator, --passage_words "
+                "and --held_out_fraction)."
+            )
+    return learned, held_out[: limit or None]
+
+
+def _resolve(config: EmbeddingConfig, num_pairs: int) -> EmbeddingConfig:
+    """Returns the configuration with steps in place of epochs."""
+    settings, training = config.embeddings, config.training
+    steps = training.num_train_steps or math.ceil(
+        settings.num_train_epochs * num_pairs / training.train_batch_size
+    )
+    require(
+        steps > 0,
+        "num_train_steps and num_train_epochs are both 0; training needs at "
+        "least 1 step.",
+    )
+    warmup = config.optimizer.num_warmup_steps or round(
+        settings.warmup_proportion * steps
+    )
+    return override(
+        config,
+        {
+            "num_train_steps": steps,
+            "num_warmup_steps": warmup,
+            "best_metric": training.best_metric or _RECIPROCAL_RANK,
+        },
+    )
+
+
+def _batches(
+    config: EmbeddingConfig,
+    pairs: Sequence[TextPair],
+    tokenizer: Tokenizer,
+    *,
+    training: bool,
+) -> PairBatches:
+    longest, settings = config.embeddings.max_seq_length, config.training
+    # Steps of one loop have batches of one width.
+    is_single = settings.steps_per_loop == 1
+    return PairBatches(
+        pair_features(pairs, tokenizer, longest),
+        batch_size=settings.train_batch_size
+        if training
+        else settings.eval_batch_size,
+        seed=settings.seed,
+        widths=bucket_widths(longest) if is_single else (longest,),
+        training=training,
+        name_of="pair {}".format,
+    )
+
+
+@dataclasses.dataclass(kw_only=True)
+class _EmbeddingTraining(Job):
+    """Training on pairs; `evaluated` are the batches of those held out."""
+
+    name = "embeddings"
+    config: EmbeddingConfig
+    learned: Sequence[TextPair]
+    held_out: Sequence[TextPair]
+    evaluated: PairBatches
+
+    def build_model(self, **options: Any) -> AlbertModel:
+        return AlbertForSentenceEmbedding(self.model_config, **options)
+
+    def description(self) -> dict:
+        return {
+            "job": self.name,
+            "config": to_dict(self.config),
+            "model": to_dict(self.model_config),
+            "learned_pairs": _digest(self.learned),
+            "held_out_pairs": _digest(self.held_out),
+            "tokenizer": self.tokenizer.fingerprint,
+            "init_from": self.initial.fingerprint,
+        }
+
+    def evaluate(self, step: int) -> dict[str, float]:
+        vectors = np.zeros(
+            (len(self.held_out), 2, self.model_config.hidden_size), np.float32
+        )
+
+        def collect(step: int, outputs: dict[str, np.ndarray]) -> None:
+            rows = self.evaluated.record_numbers(step)
+            vectors[rows] = outputs["mean_embedding"][: len(rows)]
+
+        means = self.trainer.evaluate(
+            self.evaluated, collect, with_outputs=True
+        )
+        ranks = right_ranks(vectors[:, 0], vectors[:, 1])
+        return {"loss": means["loss"], **_found(ranks)}
+
+    def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
+        save_model_directory(
+            directory,
+            self.trainer.model,
+            self.tokenizer,
+            max_seq_length=self.config.embeddings.max_seq_length,
+        )
+
+
+def _found(ranks: Sequence[int] | np.ndarray) -> dict[str, float]:
+    """Returns the metrics of the places of right texts, from 1."""
+    inverse = 1 / np.asarray(ranks, float)
+    mean = float(inverse.mean()) if inverse.size else 0.0
+    return {_RECIPROCAL_RANK: mean, **recall(ranks, _PLACES)}
+
+
+def _digest(pairs: Sequence[TextPair]) -> str:
+    digest = hashlib.sha256()
+    for pair in pairs:
+        for text in pair:
+            data = text.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Search: indices of passages, rankings by vectors and by words."""

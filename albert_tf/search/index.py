@@ -1,0 +1,202 @@
+"""An index of passages: their vectors, words and texts in a directory."""
+
+import dataclasses
+import functools
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from albert_tf.config import UserError, lookup, require
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json
+from albert_tf.search.ranking import best, fused, nearest, normalized
+from albert_tf.search.words import WordIndex
+
+# Written last: a directory without it is no index.
+INDEX_FILE = "index.json"
+VECTORS, PASSAGES = "vectors.npy", "passages.jsonl"
+FORMAT = 1
+# Questions that are given to the model together.
+_BATCH = 1024
+# Places of each ranking that are fused.
+_FUSED_PLACES = 100
+
+# Returns vectors `[texts, width]`.
+Embed = Callable[[Sequence[str]], np.ndarray]
+
+
+class Hit(NamedTuple):
+    """A passage that was found, with its number in the index and its score."""
+
+    number: int
+    score: float
+    document: str
+    place: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """An index that was read; the vectors stay on the disk until needed.
+
+    `embed` is that of the model that made the vectors; None: only words are
+    searched for.
+    """
+
+    directory: str
+    vectors: np.ndarray
+    passages: Sequence[bytes]
+    words: WordIndex
+    embed: Embed | None
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        model: Mapping[str, Any] | None = None,
+        embed: Embed | None = None,
+    ) -> "Index":
+        """Reads an index.
+
+        Raises:
+            UserError: for what is no index, a damaged one, and one that
+                another `model` made.
+        """
+        path = os.path.join(directory, INDEX_FILE)
+        require(
+            files.isfile(path),
+            f"{directory} is no index: it has no {INDEX_FILE}; bin.search "
+            "--index_texts writes one.",
+        )
+        recorded = read_json(path)
+        require(
+            recorded.get("format") == FORMAT,
+            f"{path} is of another version of this program; write the index "
+            "anew with --index_texts.",
+        )
+        require(
+            model is None or recorded["model"] == dict(model),
+            f"{directory} was written with another model, whose vectors are no "
+            "measure for this one's; give that --model_dir, or write the index "
+            "anew with --index_texts.",
+        )
+        try:
+            vectors = np.load(os.path.join(directory, VECTORS), mmap_mode="r")
+            with open(os.path.join(directory, PASSAGES), "rb") as file:
+                passages = file.read().splitlines()
+            words = WordIndex.load(directory)
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(
+                f"{directory}: the index is damaged ({error}); write it anew "
+                "with --index_texts."
+            ) from None
+        require(
+            len(vectors) == len(passages) == recorded["passages"],
+            f"{directory}: the index is damaged: {recorded['passages']} "
+            f"passages, {len(passages)} texts, {len(vectors)} vectors; write "
+            "it anew with --index_texts.",
+        )
+        return cls(directory, vectors, passages, words, embed)
+
+    def search(
+        self, queries: Sequence[str], top_k: int, ranking: str = "hybrid"
+    ) -> Iterator[list[Hit]]:
+        """Yields the best passages for each query, the best first.
+
+        `ranking` is a row of RANKINGS. A passage without any word of a query
+        is no result of a ranking by words.
+        """
+        rank = lookup(RANKINGS, ranking, "ranking").rank
+        for found in rank(self, queries, top_k):
+            yield [self._hit(*item) for item in found]
+
+    def _hit(self, number: int, score: float) -> Hit:
+        passage = json.loads(self.passages[number])
+        return Hit(number, float(score), **passage)
+
+    def documents(self) -> list[str]:
+        """Returns the name of each passage's document."""
+        return [json.loads(passage)["document"] for passage in self.passages]
+
+
+# Number and score of the passages for each query.
+Found = Iterator[list[tuple[int, float]]]
+
+
+def _by_vectors(index: Index, queries: Sequence[str], top_k: int) -> Found:
+    assert index.embed is not None
+    for first in range(0, len(queries), _BATCH):
+        texts = queries[first : first + _BATCH]
+        vectors = normalized(index.embed(texts))
+        for numbers, scores in zip(
+            *nearest(vectors, index.vectors, top_k), strict=True
+        ):
+            yield list(zip(numbers.tolist(), scores.tolist(), strict=True))
+
+
+def _by_words(
+    score: Callable[[WordIndex, str], np.ndarray],
+    index: Index,
+    queries: Sequence[str],
+    top_k: int,
+) -> Found:
+    for query in queries:
+        scores = score(index.words, query)
+        (numbers,) = best(scores[None], top_k)
+        yield [(int(n), float(scores[n])) for n in numbers if scores[n] > 0]
+
+
+def _by_both(index: Index, queries: Sequence[str], top_k: int) -> Found:
+    places = max(top_k, _FUSED_PLACES)
+    both = (
+        _by_vectors(index, queries, places),
+        _by_words(WordIndex.bm25, index, queries, places),
+    )
+    for rankings in zip(*both, strict=True):
+        yield fused([n for n, _ in each] for each in rankings)[:top_k]
+
+
+class Ranking(NamedTuple):
+    """A row of RANKINGS: how passages are ranked, and whether by vectors."""
+
+    rank: Callable[[Index, Sequence[str], int], Found]
+    reads_vectors: bool
+
+
+RANKINGS: dict[str, Ranking] = {
+    "embedding": Ranking(_by_vectors, True),
+    "tfidf": Ranking(functools.partial(_by_words, WordIndex.tfidf), False),
+    "bm25": Ranking(functools.partial(_by_words, WordIndex.bm25), False),
+    "hybrid": Ranking(_by_both, True),
+}
+
+
+def document_ranks(
+    index: Index,
+    questions: Iterable[tuple[str, str]],
+    ranking: str,
+    places: int,
+) -> list[float]:
+    """Returns the place, from 1, of the first passage of the right document.
+
+    A document counts once, by its best passage; infinite where it is not
+    among `places` documents of 20 times as many passages.
+
+    Args:
+        index: to search.
+        questions: the question and the name of the right document of each.
+        ranking: a row of RANKINGS.
+        places: the last one that counts.
+    """
+    questions = list(questions)
+    ranks = []
+    found = index.search([q for q, _ in questions], 20 * places, ranking)
+    for hits, (_, right) in zip(found, questions, strict=True):
+        documents = list(dict.fromkeys(hit.document for hit in hits))[:places]
+        ranks.append(
+            documents.index(right) + 1.0 if right in documents else np.inf
+        )
+    return ranks

@@ -1,0 +1,199 @@
+"""Search in texts by meaning and by words: passages that answer a question.
+
+python -m bin.search --index_texts=texts --index_dir=index \\
+    --model_dir=runs/embeddings
+python -m bin.search --index_dir=index --model_dir=runs/embeddings \\
+    --query='How is asthma treated?'
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from absl import flags
+
+from albert_tf.config import UserError, require
+from albert_tf.io import files
+from albert_tf.io.compression import open_plain
+from albert_tf.search.index import (
+    RANKINGS,
+    Hit,
+    Index,
+    document_ranks,
+)
+from albert_tf.search.ranking import recall
+from bin import command_line, corpora
+
+FLAGS = flags.FLAGS
+# Places of the right document whose recall --evaluate reports.
+_PLACES = (1, 10)
+
+
+def define_flags() -> None:
+    corpora.define_flags("index_texts")
+    corpora.define_passage_flags()
+    flags.DEFINE_string("index_dir", None, "Index to write or to search.")
+    flags.DEFINE_string("model_dir", None, command_line.MODEL_HELP)
+    flags.DEFINE_enum(
+        "vectors",
+        "float32",
+        ["float32", "float16"],
+        "Numbers of the vectors on disk.",
+    )
+    flags.DEFINE_multi_string("query", [], "A question; may be repeated.")
+    flags.DEFINE_string("input", None, "A file with one question per line.")
+    flags.DEFINE_string(
+        "output",
+        "-",
+        "A file for the answers, a line of JSON for each question; - is "
+        "standard output, with answers to --query in plain text.",
+    )
+    flags.DEFINE_integer(
+        "top_k", 5, "Passages for each question.", lower_bound=1
+    )
+    flags.DEFINE_enum(
+        "ranking",
+        "hybrid",
+        list(RANKINGS),
+        "How passages are ranked. embedding: by the cosine of their vectors "
+        "with the question's; bm25, tfidf: by the words of the question, "
+        "without a model; hybrid: embedding and bm25 together, by reciprocal "
+        "rank fusion.",
+    )
+    flags.DEFINE_string(
+        "evaluate",
+        None,
+        "Lines of JSON with a question as query and the name of the right "
+        "document as document: prints the recall of every ranking.",
+    )
+    flags.DEFINE_integer("batch_size", 64, "Texts per batch.", lower_bound=1)
+    command_line.required("index_dir")
+
+
+def main() -> None:
+    asked = [bool(FLAGS[n].value) for n in ("query", "input", "evaluate")]
+    require(
+        sum(asked) <= 1 and (any(asked) or bool(FLAGS.index_texts)),
+        "Give texts to index with --index_texts, questions with one of "
+        "--query, --input and --evaluate, or both.",
+    )
+    needs_model = (
+        bool(FLAGS.index_texts or FLAGS.evaluate)
+        or RANKINGS[FLAGS.ranking].reads_vectors
+    )
+    require(
+        bool(FLAGS.model_dir) or not needs_model,
+        "Give the model with --model_dir; without one --ranking=bm25 searches "
+        "an index that is there.",
+    )
+    model: dict[str, Any] = {}
+    if needs_model:
+        command_line.load_tensorflow()
+        from albert_tf.search.embedder import Embedder
+
+        embedder = Embedder(FLAGS.model_dir, FLAGS.batch_size)
+        model = {"model": embedder.description, "embed": embedder.embed}
+        if FLAGS.index_texts:
+            _write(embedder)
+    if not any(asked):
+        return
+    index = Index.open(FLAGS.index_dir, **model)
+    if FLAGS.evaluate:
+        _evaluate(index)
+    else:
+        _answer(index)
+
+
+def _write(embedder: Any) -> None:
+    from albert_tf.search.index_writer import write_index
+
+    passages = corpora.passages(
+        embedder.max_seq_length, embedder.tokenizer, "index_texts"
+    )
+    with command_line.progress("passages") as show:
+        write_index(
+            FLAGS.index_dir,
+            passages,
+            embedder.embed,
+            model=embedder.description,
+            dtype=FLAGS.vectors,
+            progress=show,
+        )
+    print(f"{len(passages)} passages are in {FLAGS.index_dir}.", flush=True)
+
+
+def _questions() -> list[str]:
+    if FLAGS.query:
+        return list(FLAGS.query)
+    with open_plain(FLAGS.input) as file:
+        lines = [line.decode("utf-8", "replace").strip() for line in file]
+    require(any(lines), f"{FLAGS.input} has no question.")
+    return [line for line in lines if line]
+
+
+def _answer(index: Index) -> None:
+    questions = _questions()
+    answers = index.search(questions, FLAGS.top_k, FLAGS.ranking)
+    rows = zip(questions, answers, strict=True)
+    if FLAGS.output != "-":
+        with files.replacing(FLAGS.output) as file:
+            for row in rows:
+                file.write(f"{_json(*row)}\n".encode())
+    else:
+        for row in rows:
+            lines = _plain(*row) if FLAGS.query else [_json(*row)]
+            for line in lines:
+                command_line.log(line)
+
+
+def _json(question: str, hits: list[Hit]) -> str:
+    passages = [
+        {name: v for name, v in hit._asdict().items() if name != "number"}
+        for hit in hits
+    ]
+    line = {"query": question, "passages": passages}
+    return json.dumps(line, ensure_ascii=False)
+
+
+def _plain(question: str, hits: list[Hit]) -> Iterator[str]:
+    yield question
+    for place, hit in enumerate(hits, start=1):
+        yield (
+            f"{place}. {hit.document}, passage {hit.place} "
+            f"({hit.score:.3g}): {hit.text}"
+        )
+    if not hits:
+        yield "No passage has a word of the question."
+
+
+def _evaluate(index: Index) -> None:
+    questions = list(_labelled_questions(set(index.documents())))
+    columns = {}
+    for name in RANKINGS:
+        ranks = document_ranks(index, questions, name, max(_PLACES))
+        columns[name] = recall(ranks, _PLACES)
+    print(f"{len(questions)} questions, {len(index.passages)} passages:")
+    print(command_line.metrics_table(columns))
+
+
+def _labelled_questions(known: set[str]) -> Iterator[tuple[str, str]]:
+    with open_plain(FLAGS.evaluate) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line)
+                question, document = row["query"], row["document"]
+            except (ValueError, TypeError, KeyError):
+                raise UserError(
+                    f"{FLAGS.evaluate}, line {number}: expected an object with "
+                    "query and document."
+                ) from None
+            require(
+                document in known,
+                f"{FLAGS.evaluate}, line {number}: the index has no document "
+                f"{document!r}.",
+            )
+            yield question, document
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

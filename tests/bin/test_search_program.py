@@ -1,0 +1,93 @@
+"""bin.search: texts to an index, questions to passages."""
+
+import json
+
+import pytest
+from program_runner import run_program
+from training_fixtures import random_model
+
+from albert_tf.interchange.model_directory import save_model_directory
+
+
+@pytest.fixture(scope="module")
+def model_dir(tiny_tokenizer, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("models") / "embedding")
+    model = random_model("sentence_embedding", num_hidden_layers=1)
+    save_model_directory(path, model, tiny_tokenizer, max_seq_length=24)
+    return path
+
+
+@pytest.fixture(scope="module")
+def index_dir(model_dir, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "a.txt").write_text("Bada gule. The sea.\n" * 30)
+    (folder / "b.txt").write_text("Mizo tepu the rika.\n")
+    index_dir = str(folder / "index")
+    done = run_program(
+        "search",
+        f"--index_texts={folder}/*.txt",
+        f"--index_dir={index_dir}",
+        f"--model_dir={model_dir}",
+    )
+    assert done.status == 0, done.error
+    assert f"passages are in {index_dir}." in done.stdout
+    return index_dir
+
+
+def test_a_text_is_found_in_its_file_at_its_place(index_dir, model_dir):
+    done = run_program(
+        "search",
+        f"--index_dir={index_dir}",
+        f"--model_dir={model_dir}",
+        "--query=Mizo tepu the rika.",
+        "--top_k=1",
+    )
+    assert done.stdout.splitlines()[-1] == (
+        "1. b.txt, passage 1 (0.0328): Mizo tepu the rika."
+    )
+
+
+def test_a_file_of_questions_gives_lines_of_json_without_a_model(
+    index_dir, tmp_path
+):
+    (tmp_path / "asked.txt").write_text("tepu\n\nvolcano\n")
+    done = run_program(
+        "search",
+        f"--index_dir={index_dir}",
+        "--ranking=bm25",
+        f"--input={tmp_path}/asked.txt",
+        f"--output={tmp_path}/answers.jsonl",
+    )
+    assert done.status == 0, done.error
+    lines = (tmp_path / "answers.jsonl").read_text().splitlines()
+    first, second = map(json.loads, lines)
+    assert first["passages"][0]["document"] == "b.txt"
+    assert second == {"query": "volcano", "passages": []}
+
+
+def test_recall_of_every_ranking_is_printed(index_dir, model_dir, tmp_path):
+    rows = tmp_path / "questions.jsonl"
+    rows.write_text('{"query": "rika", "document": "b.txt"}\n')
+    done = run_program(
+        "search",
+        f"--index_dir={index_dir}",
+        f"--model_dir={model_dir}",
+        f"--evaluate={rows}",
+    )
+    header, _, first, _ = done.stdout.splitlines()[-4:]
+    assert header.split()[1:] == ["embedding", "tfidf", "bm25", "hybrid"]
+    assert first.split()[2:4] == ["1.0000", "1.0000"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--query=a"], "Give the model with --model_dir"),
+        (["--query=a", "--input=b"], "with one of --query, --input"),
+        (["--ranking=bm25"], "Give texts to index"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(arguments, message, index_dir):
+    done = run_program("search", f"--index_dir={index_dir}", *arguments)
+    assert done.status == 1
+    assert message in done.error

@@ -1,0 +1,47 @@
+"""Pairs of texts: which there are, and their batches."""
+
+import numpy as np
+
+from albert_tf.inputs.text_pairs import (
+    PAIR_SOURCES,
+    PairBatches,
+    pair_features,
+    pairs_of,
+    separate_pairs,
+)
+
+DOCUMENTS = [["a", "b", "c"], ["d"], ["b", "c", "e"]]
+
+
+def test_sources_give_neighbours_and_the_same_text_but_no_text_twice():
+    neighbours = [("a", "b"), ("b", "c"), ("c", "e")]
+    assert pairs_of(DOCUMENTS, PAIR_SOURCES["neighbours"].pairs) == neighbours
+    same = pairs_of(DOCUMENTS, PAIR_SOURCES["dropout"].pairs)
+    assert same == [(text, text) for text in "abcde"]
+
+
+def test_separate_pairs_have_no_text_in_common():
+    assert [*separate_pairs("abcde")] == [("a", "b"), ("c", "d")]
+
+
+def test_a_batch_has_both_texts_of_its_pairs_in_one_part(tiny_tokenizer):
+    pairs = [("the of", "and"), ("of", "the and the")] * 4
+    batches = PairBatches(
+        pair_features(pairs, tiny_tokenizer, 16),
+        batch_size=8,
+        seed=0,
+        widths=(16,),
+        training=True,
+    )
+    batch = batches.batch(0)
+    assert "part_widths" not in batch
+    assert batch["input_ids"].shape == (8, 2, 16)
+    number = batches.record_numbers(0)[3]
+    for ids, mask, text in zip(
+        batch["input_ids"][3],
+        batch["input_mask"][3],
+        pairs[number],
+        strict=True,
+    ):
+        expected = tiny_tokenizer.encode_batch([text])[0]
+        np.testing.assert_array_equal(ids[mask == 1][1:-1], expected)

@@ -1,0 +1,99 @@
+"""Indices of passages: what is written, found and refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.search.index import Index, document_ranks
+from albert_tf.search.index_writer import write_index
+from data_prep.passages import Passage
+
+PASSAGES = [
+    Passage("a.txt", 1, "The sea is deep."),
+    Passage("a.txt", 2, "Ships sail on it.\x85\u2028And fish swim."),
+    Passage("b.txt#2", 1, "Mountains are high."),
+]
+MODEL = {"weights": "1"}
+
+
+def embed(texts):
+    """Vectors by the number of letters s, and of all letters."""
+    return np.array([[text.count("s"), len(text)] for text in texts], float)
+
+
+def write(directory, passages=PASSAGES, **options):
+    write_index(str(directory), passages, embed, model=MODEL, **options)
+    return Index.open(str(directory), MODEL, embed)
+
+
+def test_a_passage_is_found_by_its_own_text(tmp_path):
+    index = write(tmp_path / "index")
+    (hits,) = index.search([PASSAGES[1].text], 2, "embedding")
+    assert hits[0][2:] == PASSAGES[1]
+    assert hits[0].score == pytest.approx(1)
+    assert len(hits) == 2
+
+
+def test_words_find_only_passages_that_have_them(tmp_path):
+    write(tmp_path / "index")
+    index = Index.open(str(tmp_path / "index"))
+    found = index.search(["high sea", "volcano"], 9, "bm25")
+    # The shorter of both passages with one of the words comes first.
+    assert [[hit.number for hit in hits] for hits in found] == [[2, 0], []]
+
+
+def test_hybrid_puts_first_what_both_rankings_do(tmp_path):
+    index = write(tmp_path / "index")
+    (hits,) = index.search(["Mountains are high."], 3)
+    assert hits[0].number == 2
+    assert hits[0].score == pytest.approx(2 / 61)
+
+
+def test_vectors_are_stored_as_asked_and_of_length_1(tmp_path):
+    write(tmp_path / "index", dtype="float16")
+    stored = np.load(tmp_path / "index" / "vectors.npy")
+    assert stored.dtype == np.float16
+    np.testing.assert_allclose(np.linalg.norm(stored, axis=1), 1, atol=1e-3)
+
+
+def test_the_rank_of_a_document_is_that_of_its_best_passage(tmp_path):
+    index = write(tmp_path / "index")
+    questions = [("sea ships", "b.txt#2"), ("mountains sea", "a.txt")]
+    assert document_ranks(index, questions, "bm25", 10) == [np.inf, 2]
+
+
+def test_another_models_index_is_refused(tmp_path):
+    write(tmp_path / "index")
+    with pytest.raises(UserError, match="was written with another model"):
+        Index.open(str(tmp_path / "index"), {"weights": "2"}, embed)
+
+
+def test_an_index_is_replaced_whole_or_not_at_all(tmp_path):
+    write(tmp_path / "index")
+
+    def fail(texts):
+        raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError):
+        write_index(str(tmp_path / "index"), PASSAGES, fail, model=MODEL)
+    assert len(Index.open(str(tmp_path / "index"), MODEL).passages) == 3
+    assert len(write(tmp_path / "index", PASSAGES[:2]).passages) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_other_directories_are_neither_read_nor_written(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="is no index; choose another"):
+        write(tmp_path)
+    with pytest.raises(UserError, match=r"is no index: it has no index\.json"):
+        Index.open(str(tmp_path))
+
+
+def test_a_damaged_index_is_refused(tmp_path):
+    write(tmp_path / "index")
+    path = tmp_path / "index" / "passages.jsonl"
+    path.write_text(json.dumps({}) + "\n")
+    with pytest.raises(UserError, match="damaged: 3 passages, 1 texts"):
+        Index.open(str(tmp_path / "index"))

@@ -28,7 +28,7 @@ from apache_beam.pvalue import (
     PCollection,
 )
 
-from albert_tf.config import UserError
+from albert_tf.config import PretrainingDataConfig, UserError
 from albert_tf.io.json_files import write_json
 from albert_tf.records.shards import write_shard
 from albert_tf.text.tokenizer import Tokenizer
@@ -187,18 +187,7 @@ def _make_shards(
         | "SpreadFiles" >> beam.Reshuffle()
         | "Read" >> beam.FlatMap(_read, plan)
     )
-    counts = []
-    near_pairs = pipeline | "NoPairs" >> beam.Create([])
-    level = plan.config.remove_duplicates
-    if level != "none":
-        if level == "near_documents":
-            threshold = plan.config.near_duplicate_threshold
-            repeated, near_pairs = _nearly_repeated(documents, threshold)
-            level = "documents"
-        else:
-            repeated = _repeated(documents, level)
-        documents, of_duplicates = _without_repeated(documents, repeated, level)
-        counts.append(of_duplicates)
+    documents, counts, results = _kept_documents(documents, plan.config)
     units = _units(documents | "Document" >> beam.Values(), plan)
     made = units | "Make" >> beam.ParDo(_MakeRecords(plan, tokenizer))
     entries, of_records = _without_counts("Made", made)
@@ -215,11 +204,7 @@ def _make_shards(
     totals = (
         counts | "Counts" >> beam.Flatten() | "Sum" >> beam.CombinePerKey(sum)
     )
-    return {
-        "shards": AsList(written),
-        "counts": AsDict(totals),
-        "near_pairs": AsList(near_pairs),
-    }
+    return {"shards": AsList(written), "counts": AsDict(totals), **results}
 
 
 def _read(
@@ -299,6 +284,25 @@ def _write_shard(
     return dataclasses.asdict(
         write_shard(path, records, file_system=file_system)
     )
+
+
+def _kept_documents(
+    documents: PCollection, config: PretrainingDataConfig
+) -> tuple[PCollection, list[PCollection], dict[str, Any]]:
+    """Returns documents without duplicates, counts, and further results."""
+    level = config.remove_duplicates
+    if level == "none":
+        return documents, [], {}
+    results = {}
+    if level == "near_documents":
+        threshold = config.near_duplicate_threshold
+        repeated, pairs = _nearly_repeated(documents, threshold)
+        results["near_pairs"] = AsList(pairs)
+        level = "documents"
+    else:
+        repeated = _repeated(documents, level)
+    documents, counts = _without_repeated(documents, repeated, level)
+    return documents, [counts], results
 
 
 def _repeated(documents: PCollection, level: str) -> PCollection:

@@ -2,8 +2,7 @@
 
 python -m bin.search --index_texts=texts --index_dir=index \\
     --model_dir=runs/embeddings
-python -m bin.search --index_dir=index --model_dir=runs/embeddings \\
-    --query='How is asthma treated?'
+python -m bin.search --index_dir=index --query='How is asthma treated?'
 """
 
 import json
@@ -53,7 +52,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_enum(
         "ranking",
-        "hybrid",
+        "tfidf",
         list(RANKINGS),
         "How passages are ranked. embedding: by the cosine of their vectors "
         "with the question's; bm25, tfidf: by the words of the question, "
@@ -83,7 +82,7 @@ def main() -> None:
     )
     require(
         bool(FLAGS.model_dir) or not needs_model,
-        "Give the model with --model_dir; without one --ranking=bm25 searches "
+        "Give the model with --model_dir; without one --ranking=tfidf searches "
         "an index that is there.",
     )
     model: dict[str, Any] = {}

@@ -102,7 +102,7 @@ class Index:
         return cls(directory, vectors, passages, words, embed)
 
     def search(
-        self, queries: Sequence[str], top_k: int, ranking: str = "hybrid"
+        self, queries: Sequence[str], top_k: int, ranking: str = "tfidf"
     ) -> Iterator[list[Hit]]:
         """Yields the best passages for each query, the best first.
 

@@ -40,6 +40,7 @@ def test_a_text_is_found_in_its_file_at_its_place(index_dir, model_dir):
         f"--index_dir={index_dir}",
         f"--model_dir={model_dir}",
         "--query=Mizo tepu the rika.",
+        "--ranking=hybrid",
         "--top_k=1",
     )
     assert done.stdout.splitlines()[-1] == (
@@ -82,7 +83,7 @@ def test_recall_of_every_ranking_is_printed(index_dir, model_dir, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--query=a"], "Give the model with --model_dir"),
+        (["--query=a", "--ranking=hybrid"], "Give the model with --model_dir"),
         (["--query=a", "--input=b"], "with one of --query, --input"),
         (["--ranking=bm25"], "Give texts to index"),
     ],

@@ -46,7 +46,7 @@ def test_words_find_only_passages_that_have_them(tmp_path):
 
 def test_hybrid_puts_first_what_both_rankings_do(tmp_path):
     index = write(tmp_path / "index")
-    (hits,) = index.search(["Mountains are high."], 3)
+    (hits,) = index.search(["Mountains are high."], 3, "hybrid")
     assert hits[0].number == 2
     assert hits[0].score == pytest.approx(2 / 61)
 

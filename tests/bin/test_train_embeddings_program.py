@@ -1,0 +1,59 @@
+"""bin.train_embeddings: where its texts come from, and mistakes in that."""
+
+from unittest import mock
+
+import pytest
+from program_runner import run_program
+
+from albert_tf.jobs import train_embeddings
+
+
+@pytest.fixture
+def documents_of(pretrained, tmp_path):
+    """A function that returns the documents of arguments, or the error."""
+
+    def documents_of(*arguments):
+        with mock.patch.object(
+            train_embeddings, "run_embedding_training"
+        ) as run:
+            # Nothing is trained, so there is no result to print.
+            run.side_effect = KeyError
+            try:
+                done = run_program(
+                    "train_embeddings",
+                    f"--init_from={pretrained}",
+                    f"--run_dir={tmp_path}/run",
+                    *arguments,
+                )
+            except KeyError:
+                return run.call_args.args[1]
+            return done.error
+
+    return documents_of
+
+
+def test_documents_are_cut_into_passages(documents_of, tmp_path):
+    (tmp_path / "a.txt").write_text("Bada gule.\n\nMizo tepu.\n")
+    found = documents_of(
+        f"--input={tmp_path}/a.txt",
+        "--document_separator=file",
+        "--passage_tokens=14",
+    )
+    assert found == [["Bada gule.", "Mizo tepu."]]
+
+
+def test_rows_of_a_table_are_pairs(documents_of, tmp_path):
+    path = tmp_path / "faq.tsv"
+    path.write_text("id\tquestion\tanswer\n1\twhy\tso\n2\twho\tme\n")
+    arguments = "--pairs=columns", f"--table={path}"
+    found = documents_of(*arguments, "--columns=question,answer")
+    assert [*map(tuple, found)] == [("why", "so"), ("who", "me")]
+    assert "expected the column 'reply'" in documents_of(
+        *arguments, "--columns=question,reply"
+    )
+    assert "expected the names of two" in documents_of(*arguments)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--input=a", "--pairs=columns"]])
+def test_texts_must_fit_the_pairs(arguments, documents_of):
+    assert "Give texts with --input, or --pairs" in documents_of(*arguments)

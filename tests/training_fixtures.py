@@ -67,7 +67,8 @@ def objective_shards(tmp_path_factory, sentences, tiny_directory):
 def classifier(tiny_tokenizer):
     """A classifier of random weights with 24 positions."""
     model = random_model("classification", max_position_embeddings=24)
-    task = TaskRecord("mood", FeatureConfig(max_seq_length=24))
+    features = FeatureConfig(max_seq_length=24, temperature=1.7)
+    task = TaskRecord("mood", features)
     return LoadedModel(model, tiny_tokenizer, 24, task)
 
 

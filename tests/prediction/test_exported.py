@@ -127,7 +127,7 @@ def test_masks_and_vectors_are_those_of_the_model_directory(predictors):
         list(exported.fill_mask(["[MASK]", "x"]))
     with pytest.raises(UserError, match="top_k=6: expected at most 5, which"):
         list(exported.fill_mask(["[MASK]"], 6))
-    with pytest.raises(UserError, match="'text' with probabilities; it has"):
+    with pytest.raises(UserError, match="'text' with label; it has"):
         list(exported.classify(["x"]))
     with pytest.raises(UserError, match="'question' with answer; it has"):
         list(exported.predict(Spans(), [("a", "b")]))

@@ -105,6 +105,11 @@ def _build() -> None:
     from data_prep.pretraining.pretraining_data import build_pretraining_data
 
     tokenizer_dir, output_dir = _needed("tokenizer", "output_dir")
+    require(
+        FLAGS.near_duplicate_threshold is None
+        or FLAGS.remove_duplicates == "near_documents",
+        "--near_duplicate_threshold is for --remove_duplicates=near_documents.",
+    )
     metadata = build_pretraining_data(
         FLAGS.input,
         output_dir,

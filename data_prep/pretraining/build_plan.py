@@ -223,6 +223,9 @@ def plan_settings(
     }
     if config.record_kind == "static":
         settings["masking"] = to_dict(masking)
+    if config.remove_duplicates != "near_documents":
+        # It decides nothing then.
+        del settings["data"]["near_duplicate_threshold"]
     return settings
 
 

@@ -244,6 +244,11 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             "baseline --task=RTE --data_dir=a --columns=text=a",
             "--columns=text=a is for --task=custom; the columns of RTE are",
         ),
+        (
+            "build_pretraining_data --input={t} --tokenizer={t} "
+            "--output_dir={t}/out --near_duplicate_threshold=0.9",
+            "--near_duplicate_threshold is for --remove_duplicates=near_doc",
+        ),
         ("report --run_dir={t}", "{t} is not a run directory: no {t}/config"),
         (
             "report --run_dir={t}/finetune",

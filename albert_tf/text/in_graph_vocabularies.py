@@ -1,5 +1,6 @@
 """The two kinds of vocabulary as TensorFlow operations, for `in_graph`."""
 
+import hashlib
 import re
 
 import numpy as np
@@ -14,6 +15,7 @@ from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 try:
     import tensorflow_text
+    from tensorflow_text.python.ops import sentencepiece_tokenizer
 except ImportError as error:
     raise UserError(
         f"Text in the graph needs TensorFlow Text, which cannot be imported "
@@ -27,6 +29,29 @@ Spans = tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]
 _NUL = "\0"
 
 
+class _NamedModel(tf.saved_model.experimental.TrackableResource):
+    """A SentencePiece model that stays, named after its content.
+
+    TensorFlow Text's own belongs to the operation that made it, and goes when
+    TensorFlow forgets that: `keras.utils.set_random_seed`, `tf.random.set_seed`
+    and `clear_session` empty its cache of operations. (Keras Hub's issue 1573:
+    "Resource localhost/_0_SentencepieceOp does not exist".)
+    """
+
+    def __init__(self, model: bytes) -> None:
+        super().__init__()
+        self._model = model
+        self._name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
+        # It is made now, outside of the graphs that use it.
+        _ = self.resource_handle
+
+    def _create_resource(self) -> tf.Tensor:
+        operations = sentencepiece_tokenizer.gen_sentencepiece_tokenizer
+        return operations.sentencepiece_op(
+            model=self._model, shared_name=self._name
+        )
+
+
 class SentencePieceInGraph(tf.Module):
     """The steps of SentencePieceTokenizer."""
 
@@ -36,6 +61,7 @@ class SentencePieceInGraph(tf.Module):
         self._sentencepiece = tensorflow_text.SentencepieceTokenizer(
             model=tokenizer.model_bytes, out_type=tf.int32
         )
+        self._sentencepiece._model_resource = _NamedModel(tokenizer.model_bytes)
         pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         rows = [
             _in_bytes(piece, tokenizer.splits[i])

@@ -62,6 +62,22 @@ def test_labels_are_passed_on(tiny_tokenizer):
     assert (labels, weights) == ([1], [0.5])
 
 
+@pytest.mark.parametrize(
+    "forget",
+    [lambda: keras.utils.set_random_seed(1), keras.utils.clear_session],
+)
+@pytest.mark.parametrize("kind", ["tiny", "wordpiece"])
+def test_a_vocabulary_outlives_tensorflows_cache(request, kind, forget):
+    tokenizer = request.getfixturevalue(f"{kind}_tokenizer")
+    preprocessor = TextPreprocessor(tokenizer)
+    texts = tf.constant(["the bada", "of"])
+    before = preprocessor(texts)["input_ids"].numpy()
+    forget()
+    np.testing.assert_array_equal(preprocessor(texts)["input_ids"], before)
+    rows = tf.data.Dataset.from_tensors(texts).map(preprocessor)
+    np.testing.assert_array_equal(next(iter(rows))["input_ids"], before)
+
+
 def test_mistakes_are_one_line(tiny_tokenizer):
     preprocessor = TextPreprocessor(tiny_tokenizer)
     for texts, message in (

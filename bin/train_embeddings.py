@@ -109,7 +109,8 @@ def _documents(max_seq_length: int, initial: "StoredModel") -> list[list[str]]:
 
 def _rows() -> list[Sequence[str]]:
     """Returns the two texts of each row of --table."""
-    from albert_tf.tasks.formats.columns import read_rows, text_examples
+    from albert_tf.tasks.formats.columns import text_examples
+    from albert_tf.tasks.formats.rows import read_rows
 
     require(
         len(FLAGS.columns or ()) == 2,

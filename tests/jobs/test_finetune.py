@@ -807,10 +807,10 @@ def test_probabilities_without_a_temperature(data_dir, pretrained, tmp_path):
 @pytest.mark.slow
 def test_a_run_ends_with_a_report(data_dir, pretrained, tmp_path, monkeypatch):
     """Of the best model, also after the run; the answers are the same."""
-    page = finetune.finetuning_page
+    page = finetuning_job.finetuning_page
     pages = []
     monkeypatch.setattr(
-        finetune,
+        finetuning_job,
         "finetuning_page",
         lambda run: pages.append(page(run)) or pages[0],
     )

@@ -1,7 +1,8 @@
 """The ledger of an experiment's directory: units that have ended.
 
 A unit that has ended is a file of its own, which appears at once when it is
-complete, so that any number of processes may share the directory.
+complete, so that any number of processes may share the directory. Entries are
+enough for a report and to go on from; what units wrote may be deleted.
 """
 
 import dataclasses
@@ -21,6 +22,8 @@ FINISHED, DIVERGED = "finished", "diverged"
 # A unit whose needs diverged.
 SKIPPED = "not run"
 _PACKAGES = ("tensorflow", "keras", "numpy")
+# Marks a unit's directory as whole.
+_WHOLE = "whole"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +54,14 @@ class Ledger:
         if entry is None or entry["status"] != FINISHED:
             return None
         return entry["figures"]
+
+    def mark_whole(self, unit: Unit) -> None:
+        """Marks that a unit's directory has all that its program writes."""
+        files.write(os.path.join(self.unit_directory(unit), _WHOLE), b"")
+
+    def has_output(self, unit: Unit) -> bool:
+        """Returns whether all that a finished unit wrote is still there."""
+        return files.isfile(os.path.join(self.unit_directory(unit), _WHOLE))
 
     def record(
         self, unit: Unit, status: str, figures: Figures, seconds: float

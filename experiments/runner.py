@@ -1,7 +1,8 @@
 """Runs units side by side, each on a core of its own, and records them.
 
 Several processes may run one directory: a unit belongs to whoever holds its
-lock, and what another has recorded is not run again.
+lock, and what another has recorded is not run again, unless its output is
+needed and has been deleted.
 """
 
 import contextlib
@@ -90,30 +91,46 @@ class _Run:
         self._children = children
         self._locks = locks
         self._seconds: dict[str, list[float]] = defaultdict(list)
-        self._waiting = self._not_recorded(units)
+        self._waiting = self._to_run(units)
         self.running: list[_Running] = []
 
     def is_complete(self) -> bool:
         """Returns whether every unit has been recorded, by anyone."""
         if not self.running:
-            self._waiting = self._not_recorded(self._waiting)
+            self._waiting = self._to_run(self._waiting)
         return not self.running and not self._waiting
 
-    def _not_recorded(self, units: Sequence[Unit]) -> list[Unit]:
-        return [u for u in units if self._ledger.entry(u) is None]
+    def _to_run(self, units: Sequence[Unit]) -> list[Unit]:
+        """Returns what is not recorded, and whose output that needs again."""
+        found: list[Unit] = []
+        needed: set[str] = set()
+        # Whatever needs a unit follows it.
+        for unit in reversed(units):
+            if self._status(unit, unit.name in needed) is None:
+                found.insert(0, unit)
+                needed.update(need.name for need in unit.needs.values())
+        return found
+
+    def _status(self, unit: Unit, output_needed: bool) -> str | None:
+        """Returns how a unit has ended; None: it has not, or not any more."""
+        entry = self._ledger.entry(unit)
+        if entry is None:
+            return None
+        status = entry["status"]
+        if status == states.FINISHED and output_needed:
+            return status if self._ledger.has_output(unit) else None
+        return status
 
     def start_next(self, core: int) -> None:
         """Starts the first unit that can be, on a core; perhaps none."""
         if self._children.received:
             return
         for unit in list(self._waiting):
-            needed = [self._ledger.entry(need) for need in unit.needs.values()]
-            if None in needed:
-                continue
-            if self._start(unit, core, [e["status"] for e in needed if e]):
+            needed = {self._status(n, True) for n in unit.needs.values()}
+            if None not in needed and self._start(unit, core, needed):
                 return
 
-    def _start(self, unit: Unit, core: int, needed: Sequence[str]) -> bool:
+    def _start(self, unit: Unit, core: int, needed: set[str | None]) -> bool:
         """Returns whether the unit runs now; it may be somebody else's."""
         files.makedirs(self._ledger.unit_directory(unit))
         with contextlib.ExitStack() as resources:
@@ -123,9 +140,9 @@ class _Run:
                 return False
             self._waiting.remove(unit)
             # Another process may have run it since it was looked for.
-            if self._ledger.entry(unit) is not None:
+            if unit not in self._to_run([unit, *self._waiting]):
                 return False
-            if set(needed) - {states.FINISHED}:
+            if needed - {states.FINISHED}:
                 self._record(unit, states.SKIPPED, {}, 0.0)
                 return False
             process = self._process(unit, resources)
@@ -174,6 +191,7 @@ class _Run:
         directory = self._ledger.unit_directory(run.unit)
         if status == 0:
             figures = KINDS[run.unit.kind].figures(run.unit, directory)
+            self._ledger.mark_whole(run.unit)
             self._record(run.unit, states.FINISHED, figures, seconds)
         elif status == DIVERGED:
             self._record(run.unit, states.DIVERGED, {}, seconds)
@@ -192,7 +210,7 @@ class _Run:
         self._ledger.record(unit, status, figures, seconds)
         if seconds:
             self._seconds[unit.kind].append(seconds)
-        left = self._not_recorded(self._units)
+        left = self._to_run(self._units)
         number = len(self._units) - len(left)
         line = f"[{number}/{len(self._units)}] {unit.name}: {status}"
         if seconds:

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +66,16 @@ def test_what_is_recorded_is_not_run_again(ledger):
     run([unit("a")], ledger)
     assert run([unit("a")], ledger) == []
     assert ledger.figures(unit("a")) == {"runs": 1}
+
+
+def test_what_was_deleted_is_made_again_when_it_is_needed(ledger):
+    shards = unit("shards")
+    run([unit("a", shards=shards)], ledger)
+    shutil.rmtree(ledger.directory + "/units")
+    assert run([unit("a", shards=shards)], ledger) == []
+    first, second = run([unit(n, shards=shards) for n in "ab"], ledger)
+    assert f"{shards.name}: finished" in first
+    assert f"{unit('b', shards=shards).name}: finished" in second
 
 
 def test_an_entry_has_the_settings_and_the_circumstances(ledger):

@@ -12,7 +12,10 @@ _MAX_BLOCKS = 1024
 _MAX_WEIGHTS = 1 << 38
 MAX_TOKENS = 1 << 20
 # The rows of POOLINGS (modeling/heads/pooling.py).
-POOLING = ("first", "mean", "mean_max", "pair_mean")
+POOLING = (
+    *("first", "mean", "mean_max", "mean_ngrams"),
+    *("pair_mean", "pair_mean_ngrams"),
+)
 
 
 # What another task may change of an architecture: no weight of the encoder
@@ -116,8 +119,10 @@ class ModelConfig(Section):
         "Vector of a text that heads for classes, a number and choices read: "
         "first, the pooled output, tanh of a dense layer on the state of "
         "[CLS], as other libraries have it; mean, the mean state of the "
-        "tokens; mean_max, that and the maximum of their states; pair_mean, "
-        "of a pair the means u and v of each text, |u - v| and u * v.",
+        "tokens; mean_max, that and the maximum of their states; mean_ngrams, "
+        "that and which tokens and pairs of neighbours the text has; "
+        "pair_mean, of a pair the means u and v of each text, |u - v| and "
+        "u * v; pair_mean_ngrams, that and the same of their n-grams.",
         choices=POOLING,
     )
     max_position_embeddings: int = setting(

@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import functools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,7 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import UserError
-from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    load_model_directory,
+)
 from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
 from albert_tf.prediction.items import (
     batches,
@@ -289,9 +293,13 @@ class BasePredictor(abc.ABC):
 
 
 class Predictor(BasePredictor):
-    """Predicts with a loaded model."""
+    """Predicts with a model: a loaded one, or that of a directory or a run."""
 
-    def __init__(self, loaded: LoadedModel, batch_size: int = 32) -> None:
+    def __init__(
+        self, loaded: LoadedModel | str | os.PathLike, batch_size: int = 32
+    ) -> None:
+        if not isinstance(loaded, LoadedModel):
+            loaded = load_model_directory(os.fspath(loaded))
         self.loaded = loaded
         self.batch_size = batch_size
         self.max_length = f"{loaded.max_seq_length} tokens"

@@ -67,9 +67,9 @@ def _fitting(task: Task, model: ModelConfig, read: Callable) -> Recipe:
     }
     if isinstance(task.kind, TextKind):
         if task.kind.are_pairs(examples):
-            settings["pooling"] = "pair_mean"
+            settings["pooling"] = "pair_mean_ngrams"
         else:
-            settings["pooling"] = "mean"
+            settings["pooling"] = "mean_ngrams"
             if few:
                 settings["learning_rate"] = _FEW_TEXTS_RATE
     # What follows from the task's texts, not from the model.

@@ -8,7 +8,10 @@ import pytest
 from training_fixtures import random_model
 
 from albert_tf.config import UserError
-from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    save_model_directory,
+)
 from albert_tf.prediction.predictor import Predictor
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.classification import Classification, softmax
@@ -58,6 +61,23 @@ def test_other_items_are_refused(predictor_of, kind, item, message):
     good = ("a", "b", "c")[: kind.text_counts[0]]
     with pytest.raises(UserError, match=re.escape(message)):
         list(predictor.predict(kind, [good, item]))
+
+
+def test_a_directory_is_loaded(predictor_of, tmp_path):
+    loaded = predictor_of("classification").loaded
+    save_model_directory(
+        str(tmp_path / "model"),
+        loaded.model,
+        loaded.tokenizer,
+        max_seq_length=256,
+    )
+    found, expected = (
+        next(iter(predictor.classify(["the bada"])))
+        for predictor in (Predictor(tmp_path / "model"), Predictor(loaded))
+    )
+    assert found.probabilities == expected.probabilities
+    with pytest.raises(UserError, match="absent is not a model dir"):
+        Predictor(str(tmp_path / "absent"))
 
 
 @pytest.mark.parametrize("texts", ["Any", b"Any", {"Any": 1}, 7])

@@ -69,9 +69,9 @@ def test_single_texts_take_a_higher_rate_than_pairs():
 
 
 def test_only_heads_of_texts_are_pooled():
-    assert recipe("auto", "STS-B").settings["pooling"] == "pair_mean"
+    assert recipe("auto", "STS-B").settings["pooling"] == "pair_mean_ngrams"
     single = recipe("auto", "SST-2", example=TEXT)
-    assert single.settings["pooling"] == "mean"
+    assert single.settings["pooling"] == "mean_ngrams"
     assert "pooling" not in recipe("auto", "SQuAD1.1").settings
 
 

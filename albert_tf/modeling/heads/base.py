@@ -10,6 +10,7 @@ from keras import ops
 from albert_tf.config import ModelConfig
 from albert_tf.modeling.heads.pooling import (
     POOLED_OUTPUT,
+    initial_scale,
     is_own_pooling,
     read_width,
 )
@@ -253,7 +254,10 @@ class DenseHead(Head):
         )
         width = (num_labels or 0) if self.takes_labels() else self.width
         self.classifier = self.make_dense(
-            "classifier", width, read_width(self.reads, self.config)
+            "classifier",
+            width,
+            read_width(self.reads, self.config),
+            initial_scale(self.reads, self.config),
         )
 
     def call(

@@ -11,6 +11,12 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import ModelConfig
+from albert_tf.modeling.heads.ngrams import (
+    COMPARISON_WIDTH,
+    NGRAM_BUCKETS,
+    compared_ngrams,
+    ngram_vector,
+)
 
 # What such heads read.
 TEXT_VECTOR = "text_vector"
@@ -40,10 +46,20 @@ def maximum_of_tokens(sequence_output: Tensor, input_mask: Tensor) -> Tensor:
     return ops.where(ops.any(is_token, axis=1), found, 0.0)
 
 
+def _mean(states: Tensor, features: Mapping) -> Tensor:
+    return mean_of_tokens(states, features["input_mask"])
+
+
 def _mean_and_maximum(states: Tensor, features: Mapping) -> Tensor:
     mask = features["input_mask"]
     parts = [mean_of_tokens(states, mask), maximum_of_tokens(states, mask)]
     return ops.concatenate(parts, axis=-1)
+
+
+def _mean_and_ngrams(states: Tensor, features: Mapping) -> Tensor:
+    mask = features["input_mask"]
+    ngrams = ngram_vector(features["input_ids"], mask)
+    return ops.concatenate([mean_of_tokens(states, mask), ngrams], axis=-1)
 
 
 def _pair_means(states: Tensor, features: Mapping) -> Tensor:
@@ -52,13 +68,22 @@ def _pair_means(states: Tensor, features: Mapping) -> Tensor:
     So sentence encoders compare texts (InferSent: Conneau et al. 2017). A
     single text has no second mean, v = 0.
     """
-    mask, segments = features["input_mask"], features["segment_ids"]
-    first, second = (
-        mean_of_tokens(states, ops.logical_and(mask, ops.equal(segments, n)))
-        for n in (0, 1)
-    )
+    first, second = (mean_of_tokens(states, text) for text in _texts(features))
     parts = [first, second, ops.abs(first - second), first * second]
     return ops.concatenate(parts, axis=-1)
+
+
+def _pair_means_and_ngrams(states: Tensor, features: Mapping) -> Tensor:
+    ids = features["input_ids"]
+    ngrams = (ngram_vector(ids, text) for text in _texts(features))
+    parts = [_pair_means(states, features), compared_ngrams(*ngrams)]
+    return ops.concatenate(parts, axis=-1)
+
+
+def _texts(features: Mapping) -> list[Tensor]:
+    """Returns which tokens are of the first and of the second text."""
+    mask, segments = features["input_mask"], features["segment_ids"]
+    return [ops.logical_and(mask, ops.equal(segments, n)) for n in (0, 1)]
 
 
 class Pooling(NamedTuple):
@@ -66,27 +91,30 @@ class Pooling(NamedTuple):
 
     Attributes:
         reads: the encoder's output that the vector is made of.
-        widths: its width, in hidden sizes.
-        pool: returns the vector `[batch, widths * H]` of that output and the
+        pool: returns the vector `[batch, width]` of that output and the
             encoder's inputs `[batch, seq]`, by name.
+        states: its width, in hidden sizes.
+        ngrams: the width of what it knows of n-grams, beside those.
     """
 
     reads: str
-    widths: int
     pool: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
+    states: int = 1
+    ngrams: int = 0
 
 
 # The names are choices in the settings, too (config/model.py). The states have
 # no tanh and no dense layer behind them, unlike the pooled output.
+_STATES = "sequence_output"
 POOLINGS: dict[str, Pooling] = {
-    _COMMON: Pooling(POOLED_OUTPUT, 1, lambda pooled, features: pooled),
-    "mean": Pooling(
-        "sequence_output",
-        1,
-        lambda states, features: mean_of_tokens(states, features["input_mask"]),
+    _COMMON: Pooling(POOLED_OUTPUT, lambda pooled, features: pooled),
+    "mean": Pooling(_STATES, _mean),
+    "mean_max": Pooling(_STATES, _mean_and_maximum, 2),
+    "mean_ngrams": Pooling(_STATES, _mean_and_ngrams, 1, NGRAM_BUCKETS),
+    "pair_mean": Pooling(_STATES, _pair_means, 4),
+    "pair_mean_ngrams": Pooling(
+        _STATES, _pair_means_and_ngrams, 4, COMPARISON_WIDTH
     ),
-    "mean_max": Pooling("sequence_output", 2, _mean_and_maximum),
-    "pair_mean": Pooling("sequence_output", 4, _pair_means),
 }
 
 
@@ -97,8 +125,19 @@ def encoder_output(reads: str, config: ModelConfig) -> str:
 
 def read_width(reads: str, config: ModelConfig) -> int:
     """Returns the width of what a head reads."""
-    widths = POOLINGS[config.pooling].widths if reads == TEXT_VECTOR else 1
-    return widths * config.hidden_size
+    if reads != TEXT_VECTOR:
+        return config.hidden_size
+    pooling = POOLINGS[config.pooling]
+    return pooling.states * config.hidden_size + pooling.ngrams
+
+
+def initial_scale(reads: str, config: ModelConfig) -> float:
+    """Returns a factor of the initial kernel of the layer that reads it.
+
+    It is 0 for n-grams: a text has many that no text of training has, and
+    random weights of those would be noise.
+    """
+    return float(reads != TEXT_VECTOR or not POOLINGS[config.pooling].ngrams)
 
 
 def is_own_pooling(reads: str, config: ModelConfig) -> bool:

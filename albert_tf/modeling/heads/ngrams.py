@@ -1,0 +1,62 @@
+"""Which tokens a text has, as a vector that knows nothing of their order.
+
+What a linear model on words reads, and a small encoder has not learned to keep.
+As in fastText (Joulin et al. 2017), single tokens and pairs of neighbours are
+hashed into one table, so that the width does not depend on the vocabulary.
+"""
+
+from keras import KerasTensor as Tensor
+from keras import ops
+
+NGRAM_BUCKETS = 2**15
+# Of the vector. A weight learns by about the learning rate in a step, and one
+# of a rare n-gram in few: so that rates for the encoder serve it too.
+_LENGTH = 40.0
+# Of the cosine of two texts, one feature beside so many.
+_COSINE_SCALE = 4 * _LENGTH
+COMPARISON_WIDTH = 4 * NGRAM_BUCKETS + 1
+# Odd, so that the first of a pair alone would reach every bucket. Times the
+# largest vocabulary it is an int32.
+_FACTOR = 7919
+
+
+def ngram_vector(input_ids: Tensor, chosen: Tensor) -> Tensor:
+    """Returns the n-grams of the chosen tokens, `[batch, NGRAM_BUCKETS]`.
+
+    Each is the root of an n-gram's share of the text, so that frequent words do
+    not outweigh the others. Without tokens the vector is 0.
+
+    Args:
+        input_ids: `[batch, seq]`.
+        chosen: which of them count, `[batch, seq]`.
+    """
+    ids = ops.cast(input_ids, "int32")
+    chosen = ops.cast(chosen, "float32")
+    pairs = ids[:, :-1] * _FACTOR + ids[:, 1:]
+    buckets = ops.concatenate([ids, pairs], axis=1) % NGRAM_BUCKETS
+    counted = ops.concatenate([chosen, chosen[:, :-1] * chosen[:, 1:]], axis=1)
+    batch = ops.shape(ids)[0]
+    rows = ops.zeros_like(buckets) + ops.arange(batch, dtype="int32")[:, None]
+    counts = ops.scatter(
+        ops.stack([ops.reshape(rows, (-1,)), ops.reshape(buckets, (-1,))], -1),
+        ops.reshape(counted, (-1,)),
+        (batch, NGRAM_BUCKETS),
+    )
+    total = ops.sum(counted, axis=1, keepdims=True)
+    shares = counts / ops.maximum(total, 1.0)
+    return _LENGTH * ops.sqrt(shares)
+
+
+def compared_ngrams(first: Tensor, second: Tensor) -> Tensor:
+    """Returns a comparison of two texts, `[batch, COMPARISON_WIDTH]`.
+
+    It is the n-grams of each, of both and of one alone, and their cosine.
+
+    Args:
+        first, second: their n-grams, `[batch, NGRAM_BUCKETS]`.
+    """
+    cosine = ops.sum(first * second, axis=1, keepdims=True) / _LENGTH**2
+    both = ops.minimum(first, second)
+    differing = ops.abs(first - second)
+    parts = [first, second, both, differing, _COSINE_SCALE * cosine]
+    return ops.concatenate(parts, axis=1)

@@ -7,22 +7,24 @@ computes the last block and the logits only where they are read, KerasHub's the
 logits too, transformers' neither.
 """
 
-import importlib.util
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.config import ModelConfig, lookup, require, shares_whole_groups
+from albert_tf.config import lookup, require, shares_whole_groups
 from benchmarks.workload import Workload
+from bin.command_line import require_packages
+from experiments.transformers_albert import (
+    albert_of_transformers,
+    inputs_of_transformers,
+)
 
 Batch = Mapping[str, np.ndarray]
 # The loss before an update, or outputs, by job.
 Jobs = dict[str, Callable[[], Any]]
 TRAINING, POOLED, STATES = "training step", "pooled outputs", "all states"
-# Index of the loss where no token is predicted.
-IGNORED_LABEL = -100
 
 
 class Library(NamedTuple):
@@ -37,16 +39,6 @@ class Library(NamedTuple):
     make: Callable[[Workload, Batch, str], Jobs]
     variants: Mapping[str, Sequence[str]]
     packages: tuple[str, ...] = ()
-
-
-def require_packages(who: str, packages: Iterable[str]) -> None:
-    """Raises UserError for packages that are not installed."""
-    missing = [p for p in packages if importlib.util.find_spec(p) is None]
-    require(
-        not missing,
-        f"{who} needs {' and '.join(missing)}, not installed here: pip install "
-        "-r requirements-parity.txt.",
-    )
 
 
 def check_peers(names: Collection[str], work: Workload) -> list[str]:
@@ -167,44 +159,6 @@ def _keras_hub(work: Workload, batch: Batch, variant: str) -> Jobs:
         POOLED: lambda: encode()["pooled_output"].numpy(),
         STATES: lambda: encode()["sequence_output"].numpy(),
     }
-
-
-def albert_of_transformers(config: ModelConfig, attention: str) -> Any:
-    """Returns AlbertForPreTraining, initialised in their way.
-
-    Args:
-        config: the architecture.
-        attention: `sdpa` or `eager`.
-    """
-    import transformers
-
-    renamed = ("sharing", "always_project_embeddings", "hidden_act")
-    activations = {"gelu": "gelu_new", "gelu_exact": "gelu", "relu": "relu"}
-    return transformers.AlbertForPreTraining(
-        transformers.AlbertConfig(
-            **{n: v for n, v in vars(config).items() if n not in renamed},
-            hidden_act=activations[config.hidden_act],
-            attn_implementation=attention,
-        )
-    )
-
-
-def inputs_of_transformers(batch: Batch) -> dict[str, np.ndarray]:
-    """Returns a batch under the names of their model's arguments, int64."""
-    labels = np.full_like(batch["input_ids"], IGNORED_LABEL)
-    # Slots without a prediction have position 0, which is never predicted.
-    ids = np.where(
-        batch["masked_lm_weights"] > 0, batch["masked_lm_ids"], IGNORED_LABEL
-    )
-    np.put_along_axis(labels, batch["masked_lm_positions"], ids, axis=1)
-    arrays = {
-        "input_ids": batch["input_ids"],
-        "attention_mask": batch["input_mask"],
-        "token_type_ids": batch["segment_ids"],
-        "labels": labels,
-        "sentence_order_label": batch["sentence_order_labels"],
-    }
-    return {name: array.astype(np.int64) for name, array in arrays.items()}
 
 
 def _transformers(work: Workload, batch: Batch, variant: str) -> Jobs:

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import functools
 import gc
+import importlib.util
 import io
 import os
 import signal
@@ -89,6 +90,16 @@ def load_tensorflow() -> None:
         if problem := unseen_gpus(len(gpus)):
             _copy_to_stderr(captured)
             print(f"WARNING: {problem}", file=sys.stderr, flush=True)
+
+
+def require_packages(who: str, packages: Iterable[str]) -> None:
+    """Raises UserError for packages that are not installed."""
+    missing = [p for p in packages if importlib.util.find_spec(p) is None]
+    require(
+        not missing,
+        f"{who} needs {' and '.join(missing)}, not installed here: pip install "
+        "-r requirements-parity.txt.",
+    )
 
 
 @contextlib.contextmanager

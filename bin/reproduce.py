@@ -1,4 +1,4 @@
-"""Repeats tables of the paper at a scale that fits the machine.
+"""Repeats tables of the paper, and ours, at a scale that fits the machine.
 
 python -m bin.reproduce --table=sharing --scale=tiny --input=books \\
     --task_data=SST-2:glue/SST-2,MRPC:glue/MRPC --num_seeds=3 --run_dir=paper
@@ -30,6 +30,7 @@ from experiments.results import TableResults
 from experiments.runner import UnitError, run_units
 from experiments.scales import SCALES
 from experiments.tables import TABLES
+from experiments.units import KINDS, pretraining_config
 
 FLAGS = flags.FLAGS
 
@@ -113,10 +114,13 @@ def _run(results: dict[str, TableResults], ledger: Ledger) -> None:
         unit
         for found in results.values()
         for cell in found.cells
-        if found.table.trained
         if not FLAGS.only or cell.row.name in FLAGS.only
         for unit in cell.units
     ]
+    command_line.require_packages(
+        f"--table={','.join(FLAGS.table)}",
+        dict.fromkeys(p for unit in units for p in KINDS[unit.kind].packages),
+    )
     log = functools.partial(print, flush=True)
     try:
         run_units(units, ledger, FLAGS.processes, log)
@@ -145,8 +149,8 @@ def _print_estimates(results: dict[str, TableResults]) -> None:
     """Prints the arithmetic of every row, and its time on known machines."""
     for found in results.values():
         rows = []
-        for cell in found.cells:
-            flops = pretraining_flops(cell.pretraining)
+        for cell in found.cells if found.table.trained else ():
+            flops = pretraining_flops(pretraining_config(cell.pretraining))
             hours = [f"{hours:,.1f}" for hours in hours_of(flops).values()]
             rows.append([cell.row.name, cell.seed, f"{flops:.2e}", *hours])
         machines = [f"hours, {name}" for name in HARDWARE]

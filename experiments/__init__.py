@@ -1,1 +1,1 @@
-"""The paper's tables as experiments: rows, the runs they need, reports."""
+"""The paper's tables and ours as experiments: rows, their runs, reports."""

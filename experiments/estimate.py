@@ -1,6 +1,11 @@
 """Arithmetic of pretraining a row, and its hours on machines that are known."""
 
-from experiments.units import Unit, pretraining_config, step_flops
+import itertools
+
+from albert_tf.config import PretrainConfig
+from albert_tf.config.schedules import parse_schedule
+from albert_tf.modeling.accounting import training_flops
+from albert_tf.training.depth_schedule import DepthSchedule
 
 # FLOP/s of bfloat16 products by the makers' figures, all chips together.
 HARDWARE = {
@@ -13,10 +18,40 @@ HARDWARE = {
 SHARE_OF_PEAK = 0.35
 
 
-def pretraining_flops(unit: Unit) -> int:
-    """Returns the operations of a unit of pretraining."""
-    config = pretraining_config(unit)
-    return step_flops(config) * config.training.num_train_steps
+def pretraining_flops(config: PretrainConfig, num_steps: int = 0) -> int:
+    """Returns the operations of the first steps of a run; 0: of all.
+
+    They change with the schedules of depth and masking.
+    """
+    num_steps = num_steps or config.training.num_train_steps
+    schedules = config.pretraining
+    depths = DepthSchedule(
+        schedules.depth_schedule, config.model.num_hidden_layers
+    )
+    shares: dict[int, float] = parse_schedule(
+        "masking_schedule",
+        schedules.masking_schedule or f"0:{config.masking.masked_lm_prob}",
+        float,
+        "2000:0.2",
+    )
+    changes = [s for s in {*depths.starts, *shares} if s < num_steps]
+    total = 0
+    for start, end in itertools.pairwise([*sorted(changes), num_steps]):
+        share = shares[max(step for step in shares if step <= start)]
+        total += (end - start) * _step_flops(config, depths.at(start), share)
+    return total
+
+
+def _step_flops(config: PretrainConfig, depth: int | None, share: float) -> int:
+    length = config.model.max_position_embeddings
+    return training_flops(
+        config.model,
+        batch_size=config.training.train_batch_size,
+        seq_length=length,
+        num_predictions=round(length * share),
+        read_positions_only=True,
+        num_applications=depth,
+    )
 
 
 def hours_of(flops: float) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Figures of a table: curves, bars, scores against sizes, layers, depths."""
+"""Figures of a table: bars of scores, and scores against sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,29 +6,6 @@ from typing import Any
 import numpy as np
 
 from albert_tf.report.figures import make_canvas, to_png
-
-# There are ten colours.
-_LINE_STYLES = ("solid", "dashed", "dotted")
-Series = Mapping[str, Sequence[Sequence[tuple[float, float]]]]
-
-
-def draw_lines(series: Series, x_label: str, y_label: str) -> bytes:
-    """Returns a PNG: of each row a line for every seed, in one colour."""
-
-    def draw(axes: Any) -> None:
-        for number, (name, lines) in enumerate(series.items()):
-            style = {
-                "color": f"C{number % 10}",
-                "linestyle": _LINE_STYLES[number // 10 % len(_LINE_STYLES)],
-            }
-            for points in lines:
-                axes.plot(*zip(*points, strict=True), marker=".", **style)
-            axes.plot([], [], label=name, **style)
-        axes.set_xlabel(x_label)
-        axes.set_ylabel(y_label)
-        axes.legend(fontsize="x-small")
-
-    return _drawn(draw, 7.5, 4.5)
 
 
 def draw_bars(values: Mapping[str, Sequence[float]], label: str) -> bytes:

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import PretrainConfig, override, require, to_dict
+from experiments.estimate import pretraining_flops
 from experiments.scales import Scale
 from experiments.tables import Row, Table
-from experiments.units import Unit, step_flops
+from experiments.units import Unit
 
 # The recipe search's shards.
 _EVAL_FRACTION = 0.05
 _DUPE_FACTOR = 4
+# What changes with the step.
+_SCHEDULES = {"depth_schedule", "masking_schedule", "ngram_schedule"}
 # Measures that are evaluations on the held-out shards of an objective.
 OBJECTIVES = ("nsp", "sop")
 
@@ -48,19 +51,23 @@ class TaskData:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A row of a table with a seed: the units whose figures it shows."""
+    """A row of a table with a seed: the units whose figures it shows.
+
+    Its pretraining is not among `units` if the table trains nothing.
+    """
 
     row: Row
     seed: int
     pretraining: Unit
     tasks: Mapping[str, Unit]
     measures: Mapping[str, Unit]
+    trained: bool = True
 
     @property
     def units(self) -> list[Unit]:
         """All units of the cell."""
         measured = [*self.measures.values(), *self.tasks.values()]
-        return [self.pretraining, *measured]
+        return [self.pretraining, *measured] if self.trained else measured
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +97,7 @@ class Planner:
         objective = row.settings.get("sentence_objective", "sop")
         shards = self._shards(objective, row.more_text)
         pretraining = Unit(
-            "pretraining", {"config": to_dict(config)}, {"shards": shards}
+            row.kind, {"config": to_dict(config)}, {"shards": shards}
         )
         tasks = {
             data.title: self._finetuning(data, pretraining, seed)
@@ -99,7 +106,7 @@ class Planner:
         measures = {
             name: self._measure(name, pretraining) for name in table.measures
         }
-        return Cell(row, seed, pretraining, tasks, measures)
+        return Cell(row, seed, pretraining, tasks, measures, table.trained)
 
     def _config(
         self, row: Row, rows: Mapping[str, Row], seed: int
@@ -111,7 +118,11 @@ class Planner:
             if name != "sentence_objective"
         }
         config = self.scale.config(settings, seed)
-        if config is None or not row.equal_work:
+        if config is None:
+            return None
+        steps = config.training.num_train_steps
+        config = override(config, {**row.own, **_stretched(row.own, steps)})
+        if not row.equal_work:
             return config
         other = self._config(rows[row.equal_work], rows, seed)
         return other and _with_equal_work(config, other)
@@ -129,6 +140,8 @@ class Planner:
         if name in OBJECTIVES:
             needs = {"pretraining": model, "shards": self._shards(name)}
             return Unit("evaluation", {}, needs)
+        if name == "initialization":
+            return Unit(name, model.settings, model.needs)
         needs = {"pretraining": model, "shards": self._shards("sop")}
         return Unit("measurement", {"measure": name}, needs)
 
@@ -164,22 +177,26 @@ def _with_equal_work(
     config: PretrainConfig, other: PretrainConfig
 ) -> PretrainConfig:
     """Returns settings whose training takes as much arithmetic as another."""
-    ratio = step_flops(other) / step_flops(config)
-    steps = max(round(other.training.num_train_steps * ratio), 1)
-    warmup = round(other.optimizer.num_warmup_steps * ratio)
-    interval = max(round(other.training.eval_steps * ratio), 1)
+    training = config.training
+    ratio = pretraining_flops(other) / pretraining_flops(config)
+    interval = max(round(training.eval_steps * ratio), 1)
     changes: dict[str, Any] = {
-        "num_train_steps": steps,
-        "num_warmup_steps": warmup,
+        "num_train_steps": max(round(training.num_train_steps * ratio), 1),
+        "num_warmup_steps": round(config.optimizer.num_warmup_steps * ratio),
         "eval_steps": interval,
         "save_checkpoints_steps": interval,
     }
-    for name in ("masking_schedule", "ngram_schedule"):
-        schedule = getattr(other.pretraining, name)
-        changes[name] = _stretched(schedule, ratio)
-    return override(config, changes)
+    return override(
+        config, changes | _stretched(vars(config.pretraining), ratio)
+    )
 
 
-def _stretched(schedule: str, ratio: float) -> str:
-    stages = (stage.split(":") for stage in schedule.split(",") if stage)
-    return ",".join(f"{round(int(step) * ratio)}:{v}" for step, v in stages)
+def _stretched(settings: Mapping[str, Any], ratio: float) -> dict[str, str]:
+    """Returns the schedules among settings, with that multiple of the steps."""
+    schedules = {}
+    for name in _SCHEDULES & settings.keys():
+        parts = (part.split(":") for part in settings[name].split(",") if part)
+        schedules[name] = ",".join(
+            f"{round(float(step) * ratio)}:{value}" for step, value in parts
+        )
+    return schedules

@@ -1,13 +1,15 @@
 """The report of tables: what was measured beside what was published."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from albert_tf.report.figures import Line, draw_lines
 from albert_tf.report.page import Figure, Page, Paragraph, Part, Section, Table
 from experiments import figures
+from experiments.curves import lead
 from experiments.ledger import DIVERGED, Ledger
 from experiments.results import (
     LEARNED_MARGIN,
@@ -20,47 +22,76 @@ from experiments.units import Figures
 
 # Below it, or above 1 less it, chance does not explain a difference.
 _SIGNIFICANT = 0.05
+# Axes of curves on which rows of equal arithmetic are compared.
+_WORK = {"flops": "operations", "seconds": "seconds"}
 
 
 class _Plot(NamedTuple):
-    """What is drawn of a measure: a line for each row and seed."""
+    """What is drawn of a measure: lines for each row and seed."""
 
     measure: str
-    points: Callable[[Figures], Iterable[tuple[float, float]]]
+    lines: Callable[[Any, str], list[Line]]
+    values: str
     x_label: str
     y_label: str
 
 
+def _by_layer(found: Mapping[str, Any], values: str) -> list[Line]:
+    return [(range(1, len(found[values]) + 1), found[values])]
+
+
+def _by_depth(found: Mapping[str, Any], values: str) -> list[Line]:
+    depths = found["depths"]
+    return [([d["applications"] for d in depths], [d[values] for d in depths])]
+
+
+def _by_application(found: Mapping[str, Any], values: str) -> list[Line]:
+    """Returns a line for each depth, where it ends."""
+    return [line for d in found["depths"] for line in _by_layer(d, values)]
+
+
+_APPLICATION = "application (a line for each depth)"
+_APPLICATIONS = "applications of the block"
 _PLOTS = (
     _Plot(
-        "layers",
-        lambda found: enumerate(found["l2_distance"], start=1),
+        *("layers", _by_layer, "l2_distance"),
         "layer",
         "L2 distance of input and output",
     ),
     _Plot(
-        "layers",
-        lambda found: enumerate(found["cosine_similarity"], start=1),
+        *("layers", _by_layer, "cosine_similarity"),
         "layer",
         "cosine of input and output",
     ),
     _Plot(
-        "any_depth",
-        lambda found: [
-            (row["applications"], row["masked_lm_accuracy"])
-            for row in found["depths"]
-        ],
-        "applications of the block",
+        *("any_depth", _by_depth, "masked_lm_accuracy"),
+        _APPLICATIONS,
         "held-out masked-LM accuracy",
     ),
     _Plot(
-        "any_depth",
-        lambda found: [
-            (row["applications"], row["sentence_order_accuracy"])
-            for row in found["depths"]
-        ],
-        "applications of the block",
+        *("any_depth", _by_depth, "sentence_order_accuracy"),
+        _APPLICATIONS,
         "held-out sentence-order accuracy",
+    ),
+    _Plot(
+        *("initialization", _by_application, "output_change"),
+        _APPLICATION,
+        "relative change of the states",
+    ),
+    _Plot(
+        *("initialization", _by_application, "token_similarity"),
+        _APPLICATION,
+        "mean cosine of two tokens",
+    ),
+    _Plot(
+        *("initialization", _by_application, "gradient_norm"),
+        _APPLICATION,
+        "gradient norm of an application",
+    ),
+    _Plot(
+        *("initialization", _by_depth, "sensitivity"),
+        _APPLICATIONS,
+        "sensitivity of the output to the shared weights",
     ),
 )
 
@@ -70,7 +101,7 @@ def report(
 ) -> Page:
     """Returns the page of these tables by name; `caption` is the scale's."""
     return Page(
-        "The paper's tables, measured",
+        "Tables, measured",
         [
             Paragraph(caption),
             Paragraph(_circumstances(ledger)),
@@ -107,6 +138,7 @@ def _section(name: str, results: TableResults) -> Section:
         parts.append(_claims(findings))
     if any(row.published for row in results.rows):
         parts.append(_published(results))
+    parts += _leads(results)
     parts += _curves(name, results)
     parts += _bars(name, results)
     parts += _sizes(name, results)
@@ -116,19 +148,18 @@ def _section(name: str, results: TableResults) -> Section:
 
 def _numbers(results: TableResults) -> Table:
     columns = results.columns
-    header = ["row", "parameters", "sequences per second", *columns, "seeds"]
+    header = ["row", "parameters"]
+    if results.table.trained:
+        header += ["sequences per second", *columns, "seeds"]
     content = []
     for row in results.rows:
-        scores = [_median(results.values(row.name, c)) for c in columns]
-        content.append(
-            [
-                row.name,
-                f"{results.parameters(row.name):,}",
+        content.append([row.name, f"{results.parameters(row.name):,}"])
+        if results.table.trained:
+            content[-1] += [
                 _rate(results.pretraining(row.name)),
-                *scores,
+                *(_median(results.values(row.name, c)) for c in columns),
                 _state(results, row.name),
             ]
-        )
     return Table(header, content, "As measured.")
 
 
@@ -173,7 +204,7 @@ def _claims(findings: Sequence[Finding]) -> Table:
         for found in findings
     ]
     header = ["claim", "scores", "points", "seeds that agree", "p", "verdict"]
-    return Table(header, rows, "The paper's claims on these scores.")
+    return Table(header, rows, "Claims on these scores.")
 
 
 def verdict(finding: Finding) -> str:
@@ -197,17 +228,40 @@ def _published(results: TableResults) -> Table:
 
 
 def _curves(name: str, results: TableResults) -> list[Part]:
-    series = {
-        row.name: [
-            [
-                (point["step"], point["masked_lm_accuracy"])
-                for point in f["curve"]
-            ]
-            for f in results.pretraining(row.name)
-        ]
-        for row in results.rows
-    }
-    return _lines(f"{name}-curves", series, "step", f"held-out {MASKED_LM}")
+    parts: list[Part] = []
+    curves = {r.name: results.curves(r.name).values() for r in results.rows}
+    equal_work = any(row.equal_work for row in results.rows)
+    for axis, label in _WORK.items() if equal_work else (("step", "step"),):
+        series = {
+            row: [(getattr(c, axis), c.masked_lm_accuracy) for c in found]
+            for row, found in curves.items()
+        }
+        file = f"{name}-curves" + f"-{axis}" * equal_work
+        parts += _lines(file, series, label, f"held-out {MASKED_LM}")
+    return parts
+
+
+def _leads(results: TableResults) -> list[Part]:
+    """Returns how far rows are ahead of those with their arithmetic."""
+    content = []
+    for row in (row for row in results.rows if row.equal_work):
+        first, second = map(results.curves, (row.equal_work, row.name))
+        seeds = first.keys() & second.keys()
+        for work, label in _WORK.items() if seeds else ():
+            leads = [lead(first[s], second[s], work) for s in seeds]
+            share, least, last = np.median(leads, axis=0)
+            reached = f"{share:.0%}" if math.isfinite(share) else "never"
+            leader = [row.equal_work, row.name, label, reached]
+            content.append([*leader, f"{least:+.3f}", f"{last:+.3f}"])
+    if not content:
+        return []
+    header = ["row", "against", "at equal", "best loss reached after"]
+    caption = (
+        "Masked-LM loss at equal work, medians over the seeds: the share of "
+        "the other's work after which a row has its best loss, and how many "
+        "nats it is below, at the least and at the end."
+    )
+    return [Table([*header, "least lead", "last lead"], content, caption)]
 
 
 def _plots(name: str, results: TableResults) -> list[Part]:
@@ -215,8 +269,9 @@ def _plots(name: str, results: TableResults) -> list[Part]:
     for number, plot in enumerate(_PLOTS):
         series = {
             row.name: [
-                list(plot.points(found))
+                line
                 for found in results.measured(row.name, plot.measure)
+                for line in plot.lines(found, plot.values)
             ]
             for row in results.rows
         }
@@ -226,13 +281,16 @@ def _plots(name: str, results: TableResults) -> list[Part]:
 
 
 def _lines(
-    file: str, series: figures.Series, x_label: str, y_label: str
+    file: str,
+    series: Mapping[str, Sequence[Line]],
+    x_label: str,
+    y_label: str,
 ) -> list[Part]:
     """Returns a figure; none where there is no line."""
     series = {name: lines for name, lines in series.items() if lines}
     if not series:
         return []
-    png = figures.draw_lines(series, x_label, y_label)
+    png = draw_lines(series, x_label, y_label)
     caption = f"{y_label} by {x_label}; a line for each seed."
     return [Figure(png, caption.capitalize(), f"{file}.png")]
 

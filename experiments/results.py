@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from albert_tf.modeling.accounting import with_pretraining_heads
+from experiments.curves import Curve, curve
 from experiments.ledger import Ledger
 from experiments.plan import Cell
 from experiments.tables import Claim, Row, Table
@@ -150,6 +151,15 @@ class TableResults:
     def pretraining(self, name: str) -> list[Figures]:
         """Returns the figures of a row's pretraining, seed by seed."""
         return self._figures(name, lambda cell: cell.pretraining)
+
+    def curves(self, name: str) -> dict[int, Curve]:
+        """Returns the curve of a row's pretraining by seed."""
+        return {
+            cell.seed: curve(cell.pretraining, figures)
+            for cell in self.cells
+            if cell.row.name == name
+            if (figures := self.ledger.figures(cell.pretraining))
+        }
 
     def measured(self, name: str, measure: str) -> list[Figures]:
         """Returns what a measure found of a row, a seed after the other."""

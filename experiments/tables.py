@@ -1,12 +1,15 @@
-"""TABLES: the paper's tables and figures, a row each, as data.
+"""TABLES: the paper's tables and figures and some of our own, as data.
 
 Rows are written in the paper's numbers, over ALBERT-base, and have the paper's
-results where it prints them. What a table claims is a contrast of its rows.
+results where it prints them; ours may have numbers of their own. What a table
+claims is a contrast of its rows.
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from experiments.recipes import CANDIDATES, PEERS, REFERENCE
 
 # What the paper reports of a row, in the order of its columns.
 PUBLISHED_COLUMNS = (
@@ -27,6 +30,9 @@ class Row:
         published: the paper's results by column.
         more_text: pretrained on the additional text too.
         equal_work: name of the row with whose arithmetic it is trained.
+        own: settings in numbers that no scale translates; schedules have
+            shares of the training in place of steps.
+        kind: of the unit that trains it.
     """
 
     name: str
@@ -34,6 +40,8 @@ class Row:
     published: Mapping[str, float] = dataclasses.field(default_factory=dict)
     more_text: bool = False
     equal_work: str = ""
+    own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    kind: str = "pretraining"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +67,7 @@ class Table:
         claims: that the report tests.
         measures: names of MEASURES that every model gets beside the tasks.
         tasks: whether the models are fine-tuned.
-        trained: whether there is anything to train.
+        trained: whether models are trained, before they are measured.
     """
 
     title: str
@@ -108,6 +116,16 @@ def _each(
     return tuple(Row(f"{label}={v}", {**base, setting: v}) for v in values)
 
 
+def _initial(name: str, deviation: float, positions: str, scale: float) -> Row:
+    """Returns a row of initial weights, of two layers."""
+    weights = {
+        "initializer_range": deviation,
+        "position_init": positions,
+        "output_init_scale": scale,
+    }
+    return Row(name, own={**weights, "num_hidden_layers": 2})
+
+
 _SIZES = (
     _row("BERT base", _bert({}), 108),
     _row("BERT large", _bert(_LARGE), 334),
@@ -118,9 +136,21 @@ _SIZES = (
     _row("ALBERT xxlarge", _XXLARGE, 235),
 )
 
+_CANDIDATES = {
+    name: Row(name, own=own, equal_work="" if name == REFERENCE else REFERENCE)
+    for name, own in CANDIDATES.items()
+}
+_PEERS = [
+    Row(name, own=own, equal_work=REFERENCE, kind="peer")
+    for name, own in PEERS.items()
+]
+
 TABLES: dict[str, Table] = {
     "parameters": Table(
-        "Table 1: configurations and parameters", _SIZES, trained=False
+        "Table 1: configurations and parameters",
+        _SIZES,
+        tasks=False,
+        trained=False,
     ),
     "bert": Table(
         "Table 2: BERT and ALBERT of several sizes",
@@ -514,5 +544,51 @@ TABLES: dict[str, Table] = {
         ),
         measures=("any_depth",),
         tasks=False,
+    ),
+    "recipe": Table(
+        "Recipes at equal arithmetic, of models 128 wide at every scale",
+        tuple(_CANDIDATES.values()),
+        (
+            Claim(
+                "NorMuon is better than Muon.",
+                {"normuon-0.004": 1, "muon-0.004": -1},
+            ),
+            Claim(
+                "Muon is better than LAMB.", {"muon-0.004": 1, "lamb-0.01": -1}
+            ),
+            Claim(
+                "LAMB is better than AdamW.",
+                {"lamb-0.01": 1, "adamw-0.002": -1},
+            ),
+            Claim(
+                "Masking single words first is better.",
+                {"normuon-single-words": 1, "normuon-0.004": -1},
+            ),
+        ),
+    ),
+    "peers": Table(
+        "Our recipe and the usual one of transformers on the same batches, "
+        "128 wide at every scale",
+        (_CANDIDATES[REFERENCE], *_PEERS),
+        tuple(
+            Claim(
+                f"Ours is better than {peer.name}.",
+                {REFERENCE: 1, peer.name: -1},
+            )
+            for peer in _PEERS
+        ),
+        tasks=False,
+    ),
+    "initialization": Table(
+        "Untrained models of several depths, by their initial weights",
+        (
+            _initial("released", 0.02, "normal", 1.0),
+            _initial("wide", 0.05, "sinusoidal", 1.0),
+            # 1 / sqrt(2 x applications) for two, as GPT-2's.
+            _initial("scaled", 0.05, "sinusoidal", 0.5),
+        ),
+        measures=("initialization",),
+        tasks=False,
+        trained=False,
     ),
 }

@@ -16,7 +16,6 @@ from typing import Any
 
 from albert_tf.config import PretrainConfig, from_dict
 from albert_tf.io.json_files import read_json, write_json
-from albert_tf.modeling.accounting import training_flops
 from albert_tf.rundir.run_results import (
     METRICS_FILE,
     TIMING_FILE,
@@ -25,9 +24,11 @@ from albert_tf.rundir.run_results import (
     read_comparison,
     result,
 )
+from experiments.estimate import pretraining_flops
 
 # The directory in a unit's own that its program writes.
 OUTPUT = "output"
+_MEASUREMENT = "measurement.json"
 Figures = dict[str, Any]
 
 
@@ -70,10 +71,12 @@ class Kind:
         command: module and arguments for a unit, a function of the directory
             of each unit, and the number of processes that it may use.
         figures: what is read of its directory when it has ended well.
+        packages: to be installed beside requirements.txt.
     """
 
     command: Callable[[Unit, Callable[[Unit], str], int], list[str]]
     figures: Callable[[Unit, str], Figures]
+    packages: tuple[str, ...] = ()
 
 
 Directory = Callable[[Unit], str]
@@ -118,34 +121,39 @@ def _shards(unit: Unit, directory: Directory, processes: int) -> list[str]:
     ]
 
 
+def _settings(unit: Unit, directory: Directory) -> str:
+    """Writes the settings of a model as --config_json; returns the path."""
+    path = os.path.join(directory(unit), "settings.json")
+    write_json(path, {"job": "pretrain", **unit.settings})
+    return path
+
+
 def _pretraining(unit: Unit, directory: Directory, processes: int) -> list[str]:
     shards = _output(directory(unit.needs["shards"]))
-    settings = os.path.join(directory(unit), "settings.json")
-    write_json(settings, {"job": "pretrain", **unit.settings})
     return [
         "bin.pretrain",
-        f"--config_json={settings}",
+        f"--config_json={_settings(unit, directory)}",
         f"--train_data={shards}",
         f"--eval_data={shards}",
         f"--run_dir={_output(directory(unit))}",
     ]
 
 
+def _of_settings(
+    program: str, output: str, unit: Unit, directory: Directory, processes: int
+) -> list[str]:
+    """Returns the command of a program of this room, for a model's settings."""
+    return [
+        f"experiments.{program}",
+        _settings(unit, directory),
+        _output(directory(unit.needs["shards"])),
+        os.path.join(directory(unit), output),
+    ]
+
+
 def pretraining_config(unit: Unit) -> PretrainConfig:
     """Returns the settings of a unit of pretraining."""
     return from_dict(PretrainConfig, unit.settings["config"], unit.name)
-
-
-def step_flops(config: PretrainConfig) -> int:
-    """Returns the operations of a step, all layers applied."""
-    length = config.model.max_position_embeddings
-    return training_flops(
-        config.model,
-        batch_size=config.training.train_batch_size,
-        seq_length=length,
-        num_predictions=round(length * config.masking.masked_lm_prob),
-        read_positions_only=True,
-    )
 
 
 def _pretraining_figures(unit: Unit, directory: str) -> Figures:
@@ -163,7 +171,7 @@ def _pretraining_figures(unit: Unit, directory: str) -> Figures:
             {n: e[n] for n in ("step", "masked_lm_loss", "masked_lm_accuracy")}
             for e in evaluations(run_dir)
         ],
-        "flops": step_flops(config) * config.training.num_train_steps,
+        "flops": pretraining_flops(config),
         "sequences_per_second": statistics.median(rates),
     }
 
@@ -218,21 +226,30 @@ def _measurement(unit: Unit, directory: Directory, processes: int) -> list[str]:
         unit.settings["measure"],
         os.path.join(model, "model"),
         _output(directory(unit.needs["shards"])),
-        os.path.join(directory(unit), "measurement.json"),
+        os.path.join(directory(unit), _MEASUREMENT),
     ]
 
 
 def _measurement_figures(unit: Unit, directory: str) -> Figures:
-    return read_json(os.path.join(directory, "measurement.json"))
+    return read_json(os.path.join(directory, _MEASUREMENT))
 
 
 KINDS: dict[str, Kind] = {
     "vocabulary": Kind(_vocabulary, _no_figures),
     "shards": Kind(_shards, _no_figures),
     "pretraining": Kind(_pretraining, _pretraining_figures),
+    "peer": Kind(
+        functools.partial(_of_settings, "pretraining_peer", OUTPUT),
+        _pretraining_figures,
+        ("torch", "transformers"),
+    ),
     "finetuning": Kind(_finetuning, _finetuning_figures),
     "evaluation": Kind(_evaluation, _evaluation_figures),
     "measurement": Kind(_measurement, _measurement_figures),
+    "initialization": Kind(
+        functools.partial(_of_settings, "initialization", _MEASUREMENT),
+        _measurement_figures,
+    ),
 }
 
 

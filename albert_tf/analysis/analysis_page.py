@@ -84,7 +84,7 @@ def _distances(loaded: LoadedModel, texts: Texts) -> Section:
         ("L2 distance of a layer's input and output", found.l2_distance),
         ("Cosine of a layer's input and output", found.cosine_similarity),
     ):
-        png = draw_lines({title: (list(layers), list(values))}, "layer")
+        png = draw_lines({title: [(list(layers), list(values))]}, "layer")
         name = f"{title.split()[0].lower()}.png"
         parts.append(Figure(png, f"{title}.", name))
     return Section("Layers", parts)
@@ -108,7 +108,7 @@ def _probes(loaded: LoadedModel, texts: Texts, seed: int) -> Section:
         [p.name, f"{p.majority:.1%}", *(f"{a:.1%}" for a in p.accuracies)]
         for p in found
     ]
-    lines = {p.name: (list(range(number)), p.accuracies) for p in found}
+    lines = {p.name: [(range(number), p.accuracies)] for p in found}
     png = draw_lines(lines, "layer (0: the embeddings)")
     return Section(
         "Probes of frozen states",

@@ -20,6 +20,10 @@ _DOTS_PER_INCH = 110
 _MAX_LABELS_WITH_NAMES = 40
 # Lines with fewer points show each of them.
 _FEW_POINTS = 30
+# Names of more lines take much room.
+_FEW_NAMES = 3
+# There are ten colours.
+_LINE_STYLES = ("solid", "dashed", "dotted")
 # x and y of a line.
 Line = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
 
@@ -47,17 +51,27 @@ def is_wide(figure: Figure) -> bool:
     )
 
 
-def draw_lines(lines: Mapping[str, Line], x_label: str) -> bytes:
-    """Returns a PNG of lines by their names."""
-    canvas = make_canvas(5.2, 3.0)
+def draw_lines(
+    lines: Mapping[str, Sequence[Line]], x_label: str, y_label: str = ""
+) -> bytes:
+    """Returns a PNG of lines; those of a name, such as seeds, look alike."""
+    many = len(lines) > _FEW_NAMES
+    canvas = make_canvas(*((7.5, 4.5) if many else (5.2, 3.0)))
     axes = canvas.figure.add_subplot()
-    for name, (x, y) in lines.items():
-        marker = "o" if len(x) < _FEW_POINTS else ""
-        axes.plot(x, y, marker=marker, markersize=4, label=name)
+    for number, (name, alike) in enumerate(lines.items()):
+        style = {
+            "color": f"C{number % 10}",
+            "linestyle": _LINE_STYLES[number // 10 % len(_LINE_STYLES)],
+        }
+        for x, y in alike:
+            marker = "o" if len(x) < _FEW_POINTS else ""
+            axes.plot(x, y, marker=marker, markersize=4, **style)
+        axes.plot([], [], label=name, **style)
     axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
     axes.grid(alpha=0.3)
     if len(lines) > 1:
-        axes.legend()
+        axes.legend(fontsize="x-small" if many else None)
     return to_png(canvas)
 
 

@@ -62,12 +62,12 @@ def curves(run_dir: str, names: Mapping[str, Sequence[str]]) -> Iterator[Part]:
     lines = list(log_lines(os.path.join(run_dir, METRICS_FILE)))
     for title, group in names.items():
         drawn = {
-            f"{name} ({split})": line
+            f"{name} ({split})": [line]
             for name in group
             for split in ("train", "eval")
             if len((line := _line(lines, name, split))[0])
         }
-        if any(len(x) > 1 for x, _ in drawn.values()):
+        if any(len(x) > 1 for ((x, _),) in drawn.values()):
             name = f"{title.lower().replace(' ', '_')}.png"
             yield Figure(
                 draw_lines(drawn, "step"),

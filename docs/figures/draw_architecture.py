@@ -28,7 +28,7 @@ path { stroke: #818b98; stroke-width: 1.5; fill: none }
 ROOMS = (
     (
         ("bin", "programs, flags"),
-        ("benchmarks", "speed, recipes"),
+        ("benchmarks", "speed"),
     ),
     (
         ("data_prep", "text to shards"),

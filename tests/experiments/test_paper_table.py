@@ -139,3 +139,10 @@ def test_mistakes_are_one_line(tmp_path, flags, error):
     assert done.status == 1
     assert error in done.error
     assert not (tmp_path / "paper").exists()
+
+
+def test_missing_packages_are_named_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = reproduce(tmp_path, "--table=peers")
+    assert "--table=peers needs torch and transformers, not ins" in done.error
+    assert not (tmp_path / "paper").exists()

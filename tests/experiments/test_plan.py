@@ -4,13 +4,19 @@ import dataclasses
 
 import pytest
 
-from albert_tf.config import SHARING, UserError
-from albert_tf.modeling.accounting import PAPER_TABLES
+from albert_tf.config import (
+    PRESETS,
+    SHARING,
+    PretrainConfig,
+    UserError,
+    override,
+)
+from albert_tf.modeling.accounting import PAPER_TABLES, training_flops
 from experiments.estimate import hours_of, pretraining_flops
 from experiments.plan import Planner, TaskData, Text
 from experiments.scales import SCALES
 from experiments.tables import TABLES
-from experiments.units import in_order, pretraining_config, step_flops
+from experiments.units import in_order, pretraining_config
 
 TEXT = Text("books", 8, "more")
 TASKS = [TaskData("SST-2", "glue/SST-2"), TaskData("classification", "my/rows")]
@@ -93,21 +99,78 @@ def test_an_objective_is_that_of_the_shards():
     } == {"nsp": "nsp", "sop": "sop"}
 
 
-def test_equal_work_is_equal():
-    table = cells("time")
-    bert, albert = (
-        pretraining_flops(table[name, 1].pretraining)
-        for name in ("BERT large", "ALBERT xxlarge")
-    )
-    assert albert == pytest.approx(bert, rel=0.01)
-    config = pretraining_config(table["ALBERT xxlarge", 1].pretraining)
+def test_arithmetic_follows_the_schedules():
+    changes = {
+        "num_hidden_layers": 2,
+        "depth_schedule": "0:1,3:2",
+        "masking_schedule": "0:0.5,2:0.25",
+        "max_position_embeddings": 16,
+        "train_batch_size": 4,
+        "num_train_steps": 9,
+    }
+    config = override(PretrainConfig(), changes)
+    steps = [
+        training_flops(
+            config.model,
+            batch_size=4,
+            seq_length=16,
+            num_predictions=predictions,
+            read_positions_only=True,
+            num_applications=depth,
+        )
+        for depth, predictions in ((1, 8), (1, 8), (1, 4), (2, 4), (2, 4))
+    ]
+    for number in (1, 2, 3, 5):
+        assert pretraining_flops(config, number) == sum(steps[:number])
+    assert pretraining_flops(config) == sum(steps) + 4 * steps[-1]
+
+
+@pytest.mark.parametrize("name", ["time", "recipe", "peers"])
+def test_equal_work_is_equal(name):
+    table = cells(name)
+    flops = {
+        row: pretraining_flops(pretraining_config(cell.pretraining))
+        for (row, _), cell in table.items()
+    }
+    (reference,) = {c.row.equal_work for c in table.values()} - {""}
+    for row in flops:
+        assert flops[row] == pytest.approx(flops[reference], rel=0.01), row
+
+
+@pytest.mark.parametrize(
+    "name,row",
+    [("time", "ALBERT xxlarge"), ("recipe", "normuon-wide-embeddings")],
+)
+def test_schedules_have_their_shares_of_the_training(name, row):
+    config = pretraining_config(cells(name)[row, 1].pretraining)
     steps = config.training.num_train_steps
     assert steps < 1500
-    share = 900 / 1500
     stages = [
         s.split(":") for s in config.pretraining.masking_schedule.split(",")
     ]
-    assert int(stages[1][0]) / steps == pytest.approx(share, rel=0.01)
+    assert int(stages[1][0]) / steps == pytest.approx(0.6, rel=0.01)
+
+
+def test_a_peer_differs_from_the_tiny_preset_in_its_recipe_alone():
+    """The same batches, masks and architecture; and ours has its optimizer."""
+    ours, *peers = (
+        pretraining_config(cell.pretraining) for cell in cells("peers").values()
+    )
+    for peer in peers:
+        assert peer.training == ours.training
+        assert peer.masking == ours.masking
+        unlike = {"initializer_range", "position_init"}
+        for setting, value in vars(ours.model).items():
+            assert setting in unlike or getattr(peer.model, setting) == value
+    tiny = override(PretrainConfig(), PRESETS["tiny"])
+    assert ours.optimizer == tiny.optimizer
+
+
+def test_untrained_models_are_measured_and_nothing_else():
+    for cell in cells("initialization").values():
+        (unit,) = cell.units
+        assert [need.kind for need in unit.needs.values()] == ["shards"]
+    assert not [c for c in cells("parameters").values() if c.units]
 
 
 def test_additional_text_is_added():
@@ -154,7 +217,8 @@ def test_hours_are_those_of_the_arithmetic():
     config = SCALES["paper"].config({}, seed=1)
     tokens = 4096 * 512
     # 12 layers of 7.1 million weights each, applied; attention adds a tenth.
-    assert step_flops(config) / tokens == pytest.approx(6 * 85e6, rel=0.2)
+    step = pretraining_flops(config, 1)
+    assert step / tokens == pytest.approx(6 * 85e6, rel=0.2)
     assert hours_of(256 * 197e12 * 0.35 * 3600)["TPU v5e-256"] == pytest.approx(
         1
     )

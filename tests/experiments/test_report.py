@@ -36,8 +36,12 @@ def record_pretraining(ledger, cell, accuracy):
                 "sentence_order_accuracy": 0.7,
             },
             "curve": [
-                {"step": 10, "masked_lm_accuracy": 0.1},
-                {"step": 20, "masked_lm_accuracy": accuracy},
+                {"step": 10, "masked_lm_accuracy": 0.1, "masked_lm_loss": 6.0},
+                {
+                    "step": 20,
+                    "masked_lm_accuracy": accuracy,
+                    "masked_lm_loss": 6.0 - accuracy,
+                },
             ],
             "sequences_per_second": 100.0 + cell.seed,
         },
@@ -170,3 +174,39 @@ def test_figures_of_measures_are_drawn(tmp_path):
     text = to_html(report({"layers": results}, "Scale.", ledger))
     assert "L2 distance of input and output by layer" in text
     assert "Cosine of input and output by layer" in text
+
+
+def test_rows_of_equal_work_are_compared_by_it(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    cells = PLANNER.cells(TABLES["peers"], [1])
+    for cell, accuracy in zip(cells, (0.3, 0.2, 0.4), strict=True):
+        record_pretraining(ledger, cell, accuracy)
+    results = TableResults(TABLES["peers"], cells, ledger)
+    text = to_markdown(
+        report({"peers": results}, "Scale.", ledger), lambda name, png: name
+    )
+    ours = "| normuon-0.004 | transformers-0.0"
+    # Losses fall from 6 at step 10 to 5.7, 5.8 and 5.6 at 20.
+    assert f"{ours}001 | operations | 83% | +0.000 | +0.100 |" in text
+    assert f"{ours}005 | operations | never | -0.100 | -0.100 |" in text
+    assert f"{ours}005 | seconds | never | -0.100 | -0.100 |" in text
+    assert "peers-curves-seconds.png" in text
+
+
+def test_untrained_models_are_drawn(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    cells = PLANNER.cells(TABLES["initialization"], [1])
+    names = ("output_change", "token_similarity", "gradient_norm")
+    depths = [
+        {"applications": depth, "sensitivity": 0.5}
+        | {name: [0.1] * depth for name in names}
+        for depth in (2, 4)
+    ]
+    for cell in cells:
+        for unit in cell.units:
+            ledger.record(unit, FINISHED, {"depths": depths}, 3.0)
+    results = TableResults(TABLES["initialization"], cells, ledger)
+    text = to_html(report({"initialization": results}, "Scale.", ledger))
+    assert "Mean cosine of two tokens by application" in text
+    assert "Sensitivity of the output to the shared weights" in text
+    assert "seeds" not in text.split("<table>")[1]

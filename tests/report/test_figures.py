@@ -73,8 +73,8 @@ def test_tensorboard_has_the_figure(tmp_path):
 @pytest.mark.parametrize(
     "draw_it",
     [
-        lambda: draw_lines({"a": (np.arange(2), np.arange(2))}, "step"),
-        lambda: draw_lines({n: (np.zeros(1), np.ones(1)) for n in "ab"}, "x"),
+        lambda: draw_lines({"a": [(np.arange(2), np.arange(2))]}, "step"),
+        lambda: draw_lines({n: [([0], [1])] * 2 for n in "abcd"}, "x", "y"),
         lambda: draw_histograms({"a": np.arange(9), "b": np.ones(1)}, "x"),
         lambda: draw_scatter(np.arange(9.0), np.arange(9.0)[::-1]),
         lambda: draw_reliability(

@@ -65,16 +65,16 @@ def test_curves_of_training_and_evaluation(drawn):
         {"step": 9, "split": "train", "loss": 1.0},
     ]
     (lines,) = drawn(log, {"Loss": ["loss"], "F1": ["f1"], "Rate": ["rate"]})
-    x, y = lines["loss (train)"]
+    ((x, y),) = lines["loss (train)"]
     assert (x.tolist(), y.tolist()) == ([5, 9], [2, 1])
-    x, y = lines["loss (eval)"]
+    ((x, y),) = lines["loss (eval)"]
     assert (x.tolist(), y.tolist()) == ([5], [3])
 
 
 def test_long_curves_are_thinned_and_keep_their_end(drawn):
     log = [{"step": n, "split": "train", "loss": 1.0} for n in range(1203)]
     (lines,) = drawn(log, {"Loss": ["loss"]})
-    x, _ = lines["loss (train)"]
+    ((x, _),) = lines["loss (train)"]
     assert len(x) == 401
     assert x[-1] == 1202
 

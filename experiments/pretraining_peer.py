@@ -1,8 +1,7 @@
 """Pretrains the ALBERT of transformers as bin.pretrain would train ours.
 
-python -m benchmarks.pretraining_peer SETTINGS SHARDS RUN_DIR
+python -m experiments.pretraining_peer SETTINGS.json SHARDS RUN_DIR
 
-`benchmarks.reproduce --table=peers` starts it for the rows of `recipe.PEERS`.
 The architecture, the batches with their masks, the schedule and the held-out
 batches are those of bin.pretrain with the same settings; the model, its
 initialisation and AdamW are those of transformers and PyTorch. Writes the
@@ -24,18 +23,18 @@ from albert_tf.inputs.prefetch import prefetch
 from albert_tf.io.json_files import read_json
 from albert_tf.records.shards import open_shards
 from albert_tf.rundir.run_results import METRICS_FILE, TIMING_FILE
-from benchmarks.libraries import (
+from experiments.transformers_albert import (
     IGNORED_LABEL,
     albert_of_transformers,
     inputs_of_transformers,
 )
-from benchmarks.recipe import flops_per_step
 
 # What the Trainer of transformers does not decay.
 _NOT_DECAYED = ("bias", "LayerNorm", "layer_norm")
 
 
 def main(settings: str, shards: str, run_dir: str) -> None:
+    """Trains, and writes the logs."""
     values = read_json(settings)["config"]
     config = from_dict(PretrainConfig, values, settings)
     os.makedirs(run_dir, exist_ok=True)
@@ -67,11 +66,7 @@ def batches(
 def pretrain(
     config: PretrainConfig, data: str
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Trains, and yields the metrics and the timing of every evaluation.
-
-    The arithmetic counted is that of our step, although theirs computes
-    logits at all positions.
-    """
+    """Trains, and yields the metrics and the timing of every evaluation."""
     import torch
 
     training = config.training
@@ -82,12 +77,6 @@ def pretrain(
     # Faster than without it; evaluations are not timed.
     forward = torch.compile(model)
     source, held_out = (batches(config, data, n) for n in ("train", "eval"))
-    flops = flops_per_step(
-        config,
-        source.max_seq_length,
-        config.model.num_hidden_layers,
-        config.masking.masked_lm_prob,
-    )
     for step, batch in enumerate(
         prefetch(source.batch, range(training.num_train_steps)), start=1
     ):
@@ -107,7 +96,8 @@ def pretrain(
         # The first step compiles.
         if step == 1:
             started, timed_from = time.perf_counter(), 1
-        if step == 1 or step % training.eval_steps:
+        is_last = step == training.num_train_steps
+        if step == 1 or (step % training.eval_steps and not is_last):
             continue
         rate = (step - timed_from) / (time.perf_counter() - started)
         metrics = evaluate(model, held_out, training.max_eval_steps)
@@ -116,7 +106,6 @@ def pretrain(
             {
                 "step": step,
                 "sequences_per_second": rate * training.train_batch_size,
-                "flops_per_second": rate * flops,
             },
         )
         started, timed_from = time.perf_counter(), step
@@ -134,11 +123,13 @@ def evaluate(
     model.eval()
     sums: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)
+    frequencies = torch.zeros(model.config.vocab_size)
     num_steps = min(held_out.num_steps, max_steps or held_out.num_steps)
     for batch in prefetch(held_out.batch, range(num_steps)):
         inputs = _tensors(batch)
         tokens, order = inputs.pop("labels"), inputs.pop("sentence_order_label")
         predicted = tokens != IGNORED_LABEL
+        frequencies += tokens[predicted].bincount(minlength=len(frequencies))
         real = torch.tensor(batch["example_weights"]) > 0
         with torch.inference_mode():
             states, pooled = model.albert(**inputs)[:2]
@@ -157,8 +148,12 @@ def evaluate(
                 sums[f"{name}_{metric}"] += float(value)
                 counts[f"{name}_{metric}"] += len(labels)
     metrics = {name: total / counts[name] for name, total in sums.items()}
-    losses = metrics["masked_lm_loss"] + metrics["sentence_order_loss"]
-    return {"loss": losses, **metrics}
+    guessing = float(frequencies.max() / frequencies.sum())
+    return {
+        "loss": metrics["masked_lm_loss"] + metrics["sentence_order_loss"],
+        **metrics,
+        "most_frequent_token_accuracy": guessing,
+    }
 
 
 def _optimizer(config: PretrainConfig, model: Any) -> tuple[Any, Any]:

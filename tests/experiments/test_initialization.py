@@ -1,5 +1,7 @@
 """Outputs and gradients of untrained models by application."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -11,7 +13,11 @@ from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import open_shards
 from albert_tf.training.training_loss import pretraining_loss
-from benchmarks import initialization
+from experiments import initialization
+from experiments.plan import Planner, Text
+from experiments.scales import SCALES
+from experiments.tables import TABLES
+from experiments.units import KINDS, pretraining_config
 
 
 def test_similarity_is_the_mean_cosine_of_different_tokens():
@@ -28,21 +34,38 @@ def test_similarity_is_the_mean_cosine_of_different_tokens():
 
 
 @pytest.fixture(scope="module")
-def measured(shards_dir):
+def measured(directory, shards_dir):
     shards = open_shards(shards_dir, "train")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(initialization, "DEPTHS", (1, 3))
-        found = initialization.measure(shards, seed=3)
-    return shards, {(m.initialization, m.depth): m for m in found}
+    scale = dataclasses.replace(
+        SCALES["tiny"],
+        vocab_size=shards.metadata["tokenizer"]["vocab_size"],
+        max_seq_length=32,
+    )
+    _, *cells = Planner(scale, Text("books")).cells(
+        TABLES["initialization"], [3]
+    )
+    found = {}
+    for cell in cells:
+        (unit,) = cell.units
+        kind = KINDS["initialization"]
+        _, *arguments = kind.command(unit, directory, 1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(initialization, "DEPTHS", (1, 3))
+            initialization.main(*arguments)
+        for row in kind.figures(unit, directory(unit))["depths"]:
+            found[cell.row.name, row.pop("applications")] = row
+    return (
+        shards,
+        pretraining_config(cells[1].measures["initialization"]),
+        found,
+    )
 
 
 @pytest.mark.slow
 def test_gradients_of_applications_sum_to_the_shared_one(measured):
-    shards, found = measured
-    assert len(found) == 2 * len(initialization.INITIALIZATIONS)
+    shards, row, found = measured
     measurement = found["scaled", 3]
-    vocab_size = shards.metadata["tokenizer"]["vocab_size"]
-    config = initialization.configuration("scaled", 3, vocab_size, 32)
+    config = initialization.at_depth(row.model, 3)
     assert config.output_init_scale == pytest.approx(6**-0.5)
     keras.utils.set_random_seed(3)
     unshared = AlbertForPretraining(config)
@@ -73,20 +96,20 @@ def test_gradients_of_applications_sum_to_the_shared_one(measured):
         losses = training_loss.losses(outputs, batch).values()
         loss = tf.add_n([total / weight for total, weight in losses])
     gradients = tape.gradient(loss, matrices)
-    assert measurement.shared_gradient_norm == pytest.approx(
+    assert measurement["shared_gradient_norm"] == pytest.approx(
         float(tf.linalg.global_norm(gradients)), rel=1e-4
     )
     mask = batch["input_mask"].astype(bool)
     before, after = (x.numpy()[mask] for x in outputs["hidden_states"][-2:])
-    assert measurement.output_change[-1] == pytest.approx(
+    assert measurement["output_change"][-1] == pytest.approx(
         np.sqrt(((after - before) ** 2).sum() / (before**2).sum()), rel=1e-4
     )
 
 
 @pytest.mark.slow
 def test_deep_unscaled_models_are_more_sensitive(measured):
-    _, found = measured
+    _, _, found = measured
     wide, scaled = found["wide", 3], found["scaled", 3]
-    assert wide.sensitivity > 1.5 * scaled.sensitivity
-    assert wide.token_similarity[-1] > scaled.token_similarity[-1]
-    assert wide.sensitivity > 1.5 * found["wide", 1].sensitivity
+    assert wide["sensitivity"] > 1.5 * scaled["sensitivity"]
+    assert wide["token_similarity"][-1] > scaled["token_similarity"][-1]
+    assert wide["sensitivity"] > 1.5 * found["wide", 1]["sensitivity"]

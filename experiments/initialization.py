@@ -1,5 +1,7 @@
 """Outputs and gradients of untrained models, by application of the block.
 
+python -m experiments.initialization SETTINGS.json SHARDS OUTPUT.json
+
 A shared block is applied again and again, so its outputs compound and its
 gradients add up. Measured on a model whose layers have weights of their own,
 all equal to those of the first: it computes the same function, and has a
@@ -9,103 +11,81 @@ gradient for each application.
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping
+import sys
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import ModelConfig, PretrainConfig, override
+from albert_tf.config import ModelConfig, PretrainConfig, from_dict
 from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
     sentence_objective,
 )
+from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.models import AlbertForPretraining
-from albert_tf.records.shards import ShardSet
+from albert_tf.records.shards import ShardSet, open_shards
 from albert_tf.training.training_loss import pretraining_loss
-from benchmarks.recipe import BASE
 
 DEPTHS = (2, 4, 6, 12)
-# Settings of ModelConfig by name. "scaled" has output kernels that are
-# 1 / sqrt(2 * applications) as large, as GPT-2's.
-INITIALIZATIONS: dict[str, Mapping[str, Any]] = {
-    "released": {"initializer_range": 0.02, "position_init": "normal"},
-    "wide": {"initializer_range": 0.05, "position_init": "sinusoidal"},
-    "scaled": {"initializer_range": 0.05, "position_init": "sinusoidal"},
-}
 _BATCH_SIZE = 32
 # Relative size of the random step that measures the sensitivity.
 _STEP = 0.01
 
 
-@dataclasses.dataclass(frozen=True)
-class Measurement:
-    """An untrained model: a row of INITIALIZATIONS, a number of applications.
+def main(settings: str, data: str, output: str) -> None:
+    """Writes the measurements of a model's settings."""
+    values = read_json(settings)["config"]
+    config = from_dict(PretrainConfig, values, settings)
+    write_json(output, measure(config, open_shards(data, "train")))
 
-    Attributes:
-        output_change: of each application, ‖output - input‖ / ‖input‖.
-        token_similarity: after each application, the mean cosine of two
-            tokens' hidden states.
-        gradient_norm: of the loss by the block's matrices, at each
-            application.
-        shared_gradient_norm: of their sum.
-        sensitivity: relative change of the last output for a random relative
-            change of the shared matrices, divided by that change.
+
+def measure(config: PretrainConfig, shards: ShardSet) -> dict[str, Any]:
+    """Returns measurements at several depths, on the first batch.
+
+    For each of `depths`, by application: `output_change`, ‖output - input‖ /
+    ‖input‖; `token_similarity`, the mean cosine of two tokens' hidden states;
+    `gradient_norm`, of the loss by the block's matrices. And of all:
+    `shared_gradient_norm`, of their sum; `sensitivity`, the relative change of
+    the last output for a random relative change of the shared matrices,
+    divided by that change.
     """
-
-    initialization: str
-    depth: int
-    output_change: list[float]
-    token_similarity: list[float]
-    gradient_norm: list[float]
-    shared_gradient_norm: float
-    sensitivity: float
-
-
-def configuration(
-    initialization: str, depth: int, vocab_size: int, seq_length: int
-) -> ModelConfig:
-    """Returns the model to measure: the recipe search's, not shared."""
-    scaled = initialization == "scaled"
-    changes = {
-        **BASE,
-        **INITIALIZATIONS[initialization],
-        "num_hidden_layers": depth,
-        "output_init_scale": 1 / math.sqrt(2 * depth) if scaled else 1.0,
-        "vocab_size": vocab_size,
-        "max_position_embeddings": seq_length,
-        "sharing": "none",
-    }
-    return override(PretrainConfig(), changes).model
-
-
-def measure(shards: ShardSet, seed: int) -> list[Measurement]:
-    """Returns each initialization's measurements, on the first batch."""
+    seed = config.training.seed
     source = PretrainingBatches(
         shards,
-        masking_config=PretrainConfig().masking,
+        masking_config=config.masking,
         batch_size=_BATCH_SIZE,
         seed=seed,
         training=True,
     )
     batch = {k: tf.constant(v) for k, v in source.batch(0).items()}
     training_loss = pretraining_loss(sentence_objective(shards))
-    measurements = []
-    for name in INITIALIZATIONS:
-        for depth in DEPTHS:
-            config = configuration(
-                name,
-                depth,
-                shards.metadata["tokenizer"]["vocab_size"],
-                source.max_seq_length,
-            )
-            keras.utils.set_random_seed(seed)
-            model = AlbertForPretraining(config)
-            model.build()
-            found = _measure(model, training_loss, batch, seed)
-            measurements.append(Measurement(name, depth, **found))
-    return measurements
+    rows = []
+    for depth in DEPTHS:
+        keras.utils.set_random_seed(seed)
+        model = AlbertForPretraining(at_depth(config.model, depth))
+        model.build()
+        found = _measure(model, training_loss, batch, seed)
+        rows.append({"applications": depth, **found})
+    return {"depths": rows}
+
+
+def at_depth(config: ModelConfig, depth: int) -> ModelConfig:
+    """Returns a model of `depth` layers that share nothing.
+
+    Output kernels that are made small for a depth are smaller in a deeper
+    model, by the root of the depths' ratio.
+    """
+    scale = config.output_init_scale
+    if scale < 1:
+        scale *= math.sqrt(config.num_hidden_layers / depth)
+    return dataclasses.replace(
+        config,
+        num_hidden_layers=depth,
+        output_init_scale=scale,
+        sharing="none",
+    )
 
 
 def _measure(
@@ -161,3 +141,7 @@ def token_similarity(hidden: np.ndarray) -> float:
     unit = hidden / np.linalg.norm(hidden, axis=1, keepdims=True)
     total = float(np.sum(unit.sum(axis=0) ** 2))
     return (total - number) / (number * (number - 1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

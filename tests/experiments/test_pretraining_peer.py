@@ -2,7 +2,6 @@
 
 import collections
 import importlib.util
-import json
 
 import numpy as np
 import pytest
@@ -14,8 +13,12 @@ from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.training_loss import pretraining_loss
-from benchmarks import pretraining_peer, recipe
-from benchmarks.libraries import albert_of_transformers, inputs_of_transformers
+from experiments import pretraining_peer
+from experiments.transformers_albert import (
+    albert_of_transformers,
+    inputs_of_transformers,
+)
+from experiments.units import KINDS, Unit
 
 needs_transformers = pytest.mark.skipif(
     any(importlib.util.find_spec(p) is None for p in ("torch", "transformers")),
@@ -50,20 +53,17 @@ def test_labels_are_at_the_predicted_positions():
 
 
 @needs_transformers
-def test_a_peer_trains_and_logs_every_evaluation(
-    config, shards_dir, tmp_path, monkeypatch
-):
+def test_a_peer_trains_and_has_a_curve(config, directory, monkeypatch):
     monkeypatch.setattr("torch.compile", lambda model: model)
-    settings, run_dir = tmp_path / "run.json", str(tmp_path / "run")
-    settings.write_text(json.dumps({"config": to_dict(config)}))
-    pretraining_peer.main(str(settings), shards_dir, run_dir)
-    curve = recipe.read_curve(run_dir, config)
-    assert [point.metrics["step"] for point in curve] == [3, 6]
-    cost = recipe.flops_per_step(config, 32, 2, 0.15)
-    assert [point.flops for point in curve] == pytest.approx(
-        [3 * cost, 6 * cost]
-    )
-    assert curve[1].metrics["loss"] < curve[0].metrics["loss"]
+    settings = {"config": to_dict(config)}
+    unit = Unit("peer", settings, {"shards": Unit("shards", {})})
+    _, *arguments = KINDS["peer"].command(unit, directory, 1)
+    pretraining_peer.main(*arguments)
+    figures = KINDS["peer"].figures(unit, directory(unit))
+    first, last = figures["curve"]
+    assert [first["step"], last["step"]] == [3, 6]
+    assert last["masked_lm_loss"] < first["masked_lm_loss"]
+    assert figures["sequences_per_second"] > 0
 
 
 @needs_transformers

@@ -14,6 +14,7 @@ from experiments.results import (
     MASKED_LM,
     Finding,
     TableResults,
+    is_loss,
 )
 from experiments.tables import PUBLISHED_COLUMNS
 from experiments.units import Figures
@@ -103,6 +104,8 @@ def _circumstances(ledger: Ledger) -> str:
 
 def _section(name: str, results: TableResults) -> Section:
     parts: list[Part] = [_numbers(results)]
+    if results.table.note:
+        parts.append(Paragraph(results.table.note))
     if findings := results.findings():
         parts.append(_claims(findings))
     if any(row.published for row in results.rows):
@@ -119,7 +122,7 @@ def _numbers(results: TableResults) -> Table:
     header = ["row", "parameters", "sequences per second", *columns, "seeds"]
     content = []
     for row in results.rows:
-        scores = [_median(results.values(row.name, c)) for c in columns]
+        scores = [_median(results.values(row.name, c), c) for c in columns]
         content.append(
             [
                 row.name,
@@ -138,13 +141,15 @@ def _rate(found: Sequence[Figures]) -> str:
     return f"{np.median([one['sequences_per_second'] for one in found]):.0f}"
 
 
-def _median(values: Sequence[float]) -> str:
-    """Returns the median in per cent, and the range of several values."""
+def _median(values: Sequence[float], column: str) -> str:
+    """Returns the median, a share in per cent, and the range of several."""
     if not values:
         return ""
-    text = f"{100 * np.median(values):.1f}"
+    scale, digits = (1, 3) if is_loss(column) else (100, 1)
+    text = f"{scale * np.median(values):.{digits}f}"
     if len(values) > 1:
-        text += f" ({100 * min(values):.1f}–{100 * max(values):.1f})"
+        low, high = scale * min(values), scale * max(values)
+        text += f" ({low:.{digits}f}–{high:.{digits}f})"
     return text
 
 
@@ -165,7 +170,7 @@ def _claims(findings: Sequence[Finding]) -> Table:
         [
             found.claim.text,
             found.column,
-            f"{100 * found.mean:+.2f}",
+            _difference(found),
             f"{found.agreeing} of {len(found.differences)}",
             "" if math.isnan(found.p_value) else f"{found.p_value:.3f}",
             verdict(found),
@@ -173,7 +178,13 @@ def _claims(findings: Sequence[Finding]) -> Table:
         for found in findings
     ]
     header = ["claim", "scores", "points", "seeds that agree", "p", "verdict"]
-    return Table(header, rows, "The paper's claims on these scores.")
+    return Table(header, rows, "Claims on these scores, above 0 for them.")
+
+
+def _difference(finding: Finding) -> str:
+    if is_loss(finding.column):
+        return f"{finding.mean:+.3f} nats"
+    return f"{100 * finding.mean:+.2f}"
 
 
 def verdict(finding: Finding) -> str:
@@ -197,6 +208,8 @@ def _published(results: TableResults) -> Table:
 
 
 def _curves(name: str, results: TableResults) -> list[Part]:
+    if MASKED_LM not in results.columns:
+        return []
     series = {
         row.name: [
             [
@@ -258,7 +271,7 @@ def _sizes(name: str, results: TableResults) -> list[Part]:
             float(np.median(results.values(row.name, MASKED_LM))),
         )
         for row in results.rows
-        if results.pretraining(row.name)
+        if results.values(row.name, MASKED_LM)
     }
     if len({size for size, _ in points.values()}) < 3:
         return []

@@ -10,11 +10,11 @@ machines, may work in one directory. Written at the end, and with --report at
 any time: report.html, report.md and results.jsonl (a line for each job).
 """
 
-import functools
 import os
 import sys
 
 from absl import flags
+from tqdm import tqdm
 
 from albert_tf.config import lookup, require
 from albert_tf.io import files
@@ -44,6 +44,11 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "additional_input", "", "More text, for the table of additional data."
     )
+    flags.DEFINE_string(
+        "domain_input",
+        "",
+        "Text of a domain, without header lines, for the table of adaptation.",
+    )
     flags.DEFINE_integer(
         "skip_header_lines", 0, "Lines to skip at the start of each file."
     )
@@ -70,7 +75,12 @@ def main() -> None:
     ledger = Ledger(FLAGS.run_dir)
     planner = Planner(
         SCALES[FLAGS.scale],
-        Text(FLAGS.input, FLAGS.skip_header_lines, FLAGS.additional_input),
+        Text(
+            FLAGS.input,
+            FLAGS.skip_header_lines,
+            FLAGS.additional_input,
+            FLAGS.domain_input,
+        ),
         [_task(text) for text in FLAGS.task_data],
     )
     seeds = range(1, FLAGS.num_seeds + 1)
@@ -121,11 +131,16 @@ def _run(results: dict[str, TableResults], ledger: Ledger) -> None:
         f"--table={','.join(FLAGS.table)}",
         dict.fromkeys(p for unit in units for p in KINDS[unit.kind].packages),
     )
-    log = functools.partial(print, flush=True)
     try:
-        run_units(units, ledger, FLAGS.processes, log)
+        run_units(units, ledger, FLAGS.processes, _log)
     except UnitError as error:
         sys.exit(error.status)
+
+
+def _log(line: str) -> None:
+    """Prints a line at once, above the bar on a terminal."""
+    tqdm.write(line)
+    sys.stdout.flush()
 
 
 def _write(results: dict[str, TableResults], ledger: Ledger) -> None:

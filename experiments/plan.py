@@ -1,14 +1,13 @@
 """From a table's rows to the units that they need."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import PretrainConfig, override, require, to_dict
 from experiments.estimate import pretraining_flops
 from experiments.scales import Scale
-from experiments.tables import Row, Table
+from experiments.tables import TEXTS, Row, Table
 from experiments.units import Unit
 
 # The recipe search's shards.
@@ -18,18 +17,26 @@ _DUPE_FACTOR = 4
 _SCHEDULES = {"depth_schedule", "masking_schedule", "ngram_schedule"}
 # Measures that are evaluations on the held-out shards of an objective.
 OBJECTIVES = ("nsp", "sop")
+# Adaptation's learning rate by that of pretraining, and its new words by the
+# pieces of the vocabulary (docs/pretraining.md).
+_ADAPTATION_RATE = 2 / 3
+_NEW_WORDS = 0.5
+# The new words follow from the text: the first seed's serve all.
+_FIRST_SEED = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Text:
     """What models are pretrained on: flags of bin.train_vocab.
 
-    `additional` is more of it, for rows with more text; empty: none is given.
+    `additional` is more of it, for rows with more text, and `domain` that of
+    another domain, without header lines; empty: none is given.
     """
 
     input: str
     skip_header_lines: int = 0
     additional: str = ""
+    domain: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,20 +92,15 @@ class Planner:
         """
         rows = {row.name: row for row in table.rows}
         return [
-            self._cell(table, row, seed, config)
+            self._cell(table, row, seed, pretraining)
             for seed in seeds
             for row in table.rows
-            if (config := self._config(row, rows, seed)) is not None
+            if (pretraining := self._pretraining(row, rows, seed)) is not None
         ]
 
     def _cell(
-        self, table: Table, row: Row, seed: int, config: PretrainConfig
+        self, table: Table, row: Row, seed: int, pretraining: Unit
     ) -> Cell:
-        objective = row.settings.get("sentence_objective", "sop")
-        shards = self._shards(objective, row.more_text)
-        pretraining = Unit(
-            row.kind, {"config": to_dict(config)}, {"shards": shards}
-        )
         tasks = {
             data.title: self._finetuning(data, pretraining, seed)
             for data in (self.tasks if table.tasks else ())
@@ -107,6 +109,40 @@ class Planner:
             name: self._measure(name, pretraining) for name in table.measures
         }
         return Cell(row, seed, pretraining, tasks, measures, table.trained)
+
+    def _pretraining(
+        self, row: Row, rows: Mapping[str, Row], seed: int
+    ) -> Unit | None:
+        """Returns the pretraining of a row; None without a counterpart."""
+        config = self._config(row, rows, seed)
+        if config is None:
+            return None
+        objective = row.settings.get("sentence_objective", "sop")
+        text = self._domain() if row.domain else self._text(row.more_text)
+        vocabulary = self._vocabulary_of(row, rows)
+        needs = {"shards": self._shards(objective, text, vocabulary)}
+        if start := self._start(row, rows, seed):
+            needs["init_from"] = start
+        return Unit(row.kind, {"config": to_dict(config)}, needs)
+
+    def _start(
+        self, row: Row, rows: Mapping[str, Row], seed: int
+    ) -> Unit | None:
+        """Returns the model that a row continues; None: random weights."""
+        if not row.start:
+            return None
+        model = self._pretraining(rows[row.start], rows, seed)
+        if model is None or not row.new_words:
+            return model
+        settings = {**self._domain(), "num_new_tokens": self._num_new_words}
+        return Unit("extension", settings, {"pretraining": model})
+
+    def _vocabulary_of(self, row: Row, rows: Mapping[str, Row]) -> Unit:
+        """Returns the vocabulary of a row's shards, and of its model."""
+        if row.new_words and (model := self._start(row, rows, _FIRST_SEED)):
+            return model
+        own = row.domain and not row.start
+        return self._vocabulary(self._domain() if own else self._text())
 
     def _config(
         self, row: Row, rows: Mapping[str, Row], seed: int
@@ -122,10 +158,16 @@ class Planner:
             return None
         steps = config.training.num_train_steps
         config = override(config, {**row.own, **_stretched(row.own, steps)})
-        if not row.equal_work:
-            return config
-        other = self._config(rows[row.equal_work], rows, seed)
-        return other and _with_equal_work(config, other)
+        work = row.work * pretraining_flops(config)
+        if row.start:
+            config = _continued(config)
+        if row.new_words:
+            size = config.model.vocab_size + self._num_new_words
+            config = override(config, {"vocab_size": size})
+        if row.equal_work:
+            other = self._config(rows[row.equal_work], rows, seed)
+            return other and _with_work(config, pretraining_flops(other))
+        return config if row.work == 1 else _with_work(config, work)
 
     def _finetuning(self, data: TaskData, model: Unit, seed: int) -> Unit:
         settings = {
@@ -137,17 +179,24 @@ class Planner:
         return Unit("finetuning", settings, {"pretraining": model})
 
     def _measure(self, name: str, model: Unit) -> Unit:
+        text = self._domain() if name == "domain" else self._text()
+        objective = name if name in OBJECTIVES else "sop"
+        vocabulary = model.needs["shards"].needs["vocabulary"]
+        shards = self._shards(objective, text, vocabulary)
+        needs = {"pretraining": model, "shards": shards}
         if name in OBJECTIVES:
-            needs = {"pretraining": model, "shards": self._shards(name)}
             return Unit("evaluation", {}, needs)
         if name == "initialization":
             return Unit(name, model.settings, model.needs)
-        needs = {"pretraining": model, "shards": self._shards("sop")}
-        return Unit("measurement", {"measure": name}, needs)
+        measure = "words" if name in TEXTS else name
+        return Unit("measurement", {"measure": measure}, needs)
 
-    @functools.cached_property
-    def _vocabulary(self) -> Unit:
-        settings = {**self._text(), "vocab_size": self.scale.vocab_size}
+    @property
+    def _num_new_words(self) -> int:
+        return round(_NEW_WORDS * self.scale.vocab_size)
+
+    def _vocabulary(self, text: Mapping[str, Any]) -> Unit:
+        settings = {**text, "vocab_size": self.scale.vocab_size}
         return Unit("vocabulary", settings)
 
     def _text(self, more: bool = False) -> dict[str, Any]:
@@ -162,23 +211,48 @@ class Planner:
             "skip_header_lines": text.skip_header_lines,
         }
 
-    def _shards(self, objective: str, more_text: bool = False) -> Unit:
+    def _domain(self) -> dict[str, Any]:
+        require(
+            bool(self.text.domain),
+            "This table adapts models to the text of a domain; give it with "
+            "--domain_input.",
+        )
+        return {"input": self.text.domain, "skip_header_lines": 0}
+
+    def _shards(
+        self, objective: str, text: Mapping[str, Any], vocabulary: Unit
+    ) -> Unit:
         settings = {
-            **self._text(more_text),
+            **text,
             "sentence_objective": objective,
             "max_seq_length": self.scale.max_seq_length,
             "eval_fraction": _EVAL_FRACTION,
             "dupe_factor": _DUPE_FACTOR,
         }
-        return Unit("shards", settings, {"vocabulary": self._vocabulary})
+        return Unit("shards", settings, {"vocabulary": vocabulary})
 
 
-def _with_equal_work(
-    config: PretrainConfig, other: PretrainConfig
-) -> PretrainConfig:
-    """Returns settings whose training takes as much arithmetic as another."""
+def _continued(config: PretrainConfig) -> PretrainConfig:
+    """Returns settings to train a model on with: a lower rate, its last masks.
+
+    Schedules that begin with easier steps are for random weights.
+    """
+    schedules = {
+        name: _last_stage(getattr(config.pretraining, name))
+        for name in ("masking_schedule", "ngram_schedule")
+    }
+    rate = _ADAPTATION_RATE * config.optimizer.learning_rate
+    return override(config, {"learning_rate": rate, **schedules})
+
+
+def _last_stage(schedule: str) -> str:
+    return schedule and f"0:{schedule.rpartition(':')[2]}"
+
+
+def _with_work(config: PretrainConfig, flops: float) -> PretrainConfig:
+    """Returns settings whose training takes that much arithmetic."""
+    ratio = flops / pretraining_flops(config)
     training = config.training
-    ratio = pretraining_flops(other) / pretraining_flops(config)
     interval = max(round(training.eval_steps * ratio), 1)
     changes: dict[str, Any] = {
         "num_train_steps": max(round(training.num_train_steps * ratio), 1),

@@ -16,6 +16,7 @@ from experiments.results import (
     MASKED_LM,
     Finding,
     TableResults,
+    is_loss,
 )
 from experiments.tables import PUBLISHED_COLUMNS
 from experiments.units import Figures
@@ -134,6 +135,8 @@ def _circumstances(ledger: Ledger) -> str:
 
 def _section(name: str, results: TableResults) -> Section:
     parts: list[Part] = [_numbers(results)]
+    if results.table.note:
+        parts.append(Paragraph(results.table.note))
     if findings := results.findings():
         parts.append(_claims(findings))
     if any(row.published for row in results.rows):
@@ -157,7 +160,7 @@ def _numbers(results: TableResults) -> Table:
         if results.table.trained:
             content[-1] += [
                 _rate(results.pretraining(row.name)),
-                *(_median(results.values(row.name, c)) for c in columns),
+                *(_median(results.values(row.name, c), c) for c in columns),
                 _state(results, row.name),
             ]
     return Table(header, content, "As measured.")
@@ -169,13 +172,15 @@ def _rate(found: Sequence[Figures]) -> str:
     return f"{np.median([one['sequences_per_second'] for one in found]):.0f}"
 
 
-def _median(values: Sequence[float]) -> str:
-    """Returns the median in per cent, and the range of several values."""
+def _median(values: Sequence[float], column: str) -> str:
+    """Returns the median, a share in per cent, and the range of several."""
     if not values:
         return ""
-    text = f"{100 * np.median(values):.1f}"
+    scale, digits = (1, 3) if is_loss(column) else (100, 1)
+    text = f"{scale * np.median(values):.{digits}f}"
     if len(values) > 1:
-        text += f" ({100 * min(values):.1f}–{100 * max(values):.1f})"
+        low, high = scale * min(values), scale * max(values)
+        text += f" ({low:.{digits}f}–{high:.{digits}f})"
     return text
 
 
@@ -196,7 +201,7 @@ def _claims(findings: Sequence[Finding]) -> Table:
         [
             found.claim.text,
             found.column,
-            f"{100 * found.mean:+.2f}",
+            _difference(found),
             f"{found.agreeing} of {len(found.differences)}",
             "" if math.isnan(found.p_value) else f"{found.p_value:.3f}",
             verdict(found),
@@ -204,7 +209,13 @@ def _claims(findings: Sequence[Finding]) -> Table:
         for found in findings
     ]
     header = ["claim", "scores", "points", "seeds that agree", "p", "verdict"]
-    return Table(header, rows, "Claims on these scores.")
+    return Table(header, rows, "Claims on these scores, above 0 for them.")
+
+
+def _difference(finding: Finding) -> str:
+    if is_loss(finding.column):
+        return f"{finding.mean:+.3f} nats"
+    return f"{100 * finding.mean:+.2f}"
 
 
 def verdict(finding: Finding) -> str:
@@ -229,6 +240,8 @@ def _published(results: TableResults) -> Table:
 
 def _curves(name: str, results: TableResults) -> list[Part]:
     parts: list[Part] = []
+    if MASKED_LM not in results.columns:
+        return parts
     curves = {r.name: results.curves(r.name).values() for r in results.rows}
     equal_work = any(row.equal_work for row in results.rows)
     for axis, label in _WORK.items() if equal_work else (("step", "step"),):
@@ -244,7 +257,8 @@ def _curves(name: str, results: TableResults) -> list[Part]:
 def _leads(results: TableResults) -> list[Part]:
     """Returns how far rows are ahead of those with their arithmetic."""
     content = []
-    for row in (row for row in results.rows if row.equal_work):
+    compared = MASKED_LM in results.columns
+    for row in (row for row in results.rows if row.equal_work and compared):
         first, second = map(results.curves, (row.equal_work, row.name))
         seeds = first.keys() & second.keys()
         for work, label in _WORK.items() if seeds else ():
@@ -316,7 +330,7 @@ def _sizes(name: str, results: TableResults) -> list[Part]:
             float(np.median(results.values(row.name, MASKED_LM))),
         )
         for row in results.rows
-        if results.pretraining(row.name)
+        if results.values(row.name, MASKED_LM)
     }
     if len({size for size, _ in points.values()}) < 3:
         return []

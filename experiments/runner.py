@@ -15,6 +15,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from tqdm import tqdm
+
 from albert_tf.cluster.children import Children, exit_status
 from albert_tf.cluster.stops import DIVERGED
 from albert_tf.config import UserError
@@ -26,6 +28,7 @@ from experiments.units import KINDS, Figures, Unit, in_order
 
 _POLL_SECONDS = 0.5
 _LOG = "log.txt"
+_BAR = "{n_fmt}/{total_fmt} jobs |{bar}| {elapsed}{postfix}"
 Log = Callable[[str], None]
 
 
@@ -55,6 +58,7 @@ def run_units(
 
     Units that diverge are recorded as such, and what needs them as not run.
     After a signal to stop the programs save, and the next call resumes them.
+    On a terminal there is a bar, above which `log` writes its lines.
 
     Raises:
         UnitError: when a program fails or is stopped; its last lines are
@@ -62,7 +66,13 @@ def run_units(
     """
     ordered = in_order(units)
     cores = sorted(os.sched_getaffinity(0))[:processes]
-    with Children() as children, contextlib.ExitStack() as locks:
+    bar = tqdm(
+        total=len(ordered),
+        bar_format=_BAR,
+        dynamic_ncols=True,
+        disable=not sys.stderr.isatty(),
+    )
+    with Children() as children, contextlib.ExitStack() as locks, bar:
         run = _Run(ordered, ledger, processes, log, children, locks)
         while not run.is_complete():
             for core in cores:
@@ -70,6 +80,7 @@ def run_units(
                     run.start_next(core)
             time.sleep(_POLL_SECONDS)
             run.collect()
+            run.show(bar)
             if children.received and not run.running:
                 raise UnitError(128 + children.received)
 
@@ -186,6 +197,12 @@ class _Run:
             with run.resources:
                 self._finish(run, exit_status(run.process.returncode))
 
+    def show(self, bar: tqdm) -> None:
+        """Shows the number of jobs that are done, and the time left."""
+        left = [*self._waiting, *(run.unit for run in self.running)]
+        bar.n = len(self._units) - len(left)
+        bar.set_postfix_str(self._time_left(left))
+
     def _finish(self, run: _Running, status: int) -> None:
         seconds = time.monotonic() - run.started
         directory = self._ledger.unit_directory(run.unit)
@@ -221,8 +238,14 @@ class _Run:
         """Returns an estimate from the units of the same kinds so far."""
         if not left:
             return "nothing is left"
-        known = [u for u in left if self._seconds[u.kind]]
-        seconds = sum(statistics.mean(self._seconds[u.kind]) for u in known)
+        means = {k: statistics.mean(v) for k, v in self._seconds.items()}
+        known = [unit for unit in left if unit.kind in means]
+        begun = {run.unit.name: run.started for run in self.running}
+        now = time.monotonic()
+        seconds = sum(
+            max(means[unit.kind] - now + begun.get(unit.name, now), 0)
+            for unit in known
+        )
         others = len(left) - len(known)
         texts = [f"{_clock(seconds / self._processes)} left"] * bool(known)
         texts += [f"{others} jobs of kinds that have not run yet"] * bool(

@@ -11,6 +11,8 @@ from typing import Any
 
 from experiments.recipes import CANDIDATES, PEERS, REFERENCE
 
+# Measures that are scores on held-out shards of that text.
+TEXTS = ("domain", "general")
 # What the paper reports of a row, in the order of its columns.
 PUBLISHED_COLUMNS = (
     "million parameters",
@@ -33,6 +35,10 @@ class Row:
         own: settings in numbers that no scale translates; schedules have
             shares of the training in place of steps.
         kind: of the unit that trains it.
+        domain: pretrained on the domain's text.
+        start: name of the row whose model pretraining continues.
+        new_words: that model's vocabulary has words of the domain as well.
+        work: the arithmetic of its training, as a multiple of the scale's.
     """
 
     name: str
@@ -42,6 +48,10 @@ class Row:
     equal_work: str = ""
     own: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     kind: str = "pretraining"
+    domain: bool = False
+    start: str = ""
+    new_words: bool = False
+    work: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +61,12 @@ class Claim:
     Attributes:
         text: the claim in words.
         weights: factor of each row's score, by name; they sum to 0.
+        about: of TEXTS and "tasks", whose scores it is about; empty: all.
     """
 
     text: str
     weights: Mapping[str, float]
+    about: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +80,7 @@ class Table:
         measures: names of MEASURES that every model gets beside the tasks.
         tasks: whether the models are fine-tuned.
         trained: whether models are trained, before they are measured.
+        note: what readers must know of its columns.
     """
 
     title: str
@@ -76,6 +89,7 @@ class Table:
     measures: Sequence[str] = ()
     tasks: bool = True
     trained: bool = True
+    note: str = ""
 
 
 def _row(name: str, settings: Mapping[str, Any], *scores: float) -> Row:
@@ -98,6 +112,8 @@ _SHARING = {
 _LARGE = {"hidden_size": 1024, "num_hidden_layers": 24}
 _XLARGE = {"hidden_size": 2048, "num_hidden_layers": 24}
 _XXLARGE = {"hidden_size": 4096, "num_hidden_layers": 12}
+# Arithmetic of adaptation, as a multiple of that of pretraining.
+_ADAPTATION = 0.5
 _DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 _NO_DROPOUT = dict.fromkeys(_DROPOUT, 0.0)
 
@@ -464,6 +480,71 @@ TABLES: dict[str, Table] = {
                 "Additional data helps.",
                 {"with additional data": 1, "no additional data": -1},
             ),
+        ),
+    ),
+    "domain": Table(
+        "Adaptation to the text of a domain",
+        (
+            Row("no adaptation"),
+            Row(
+                "longer on general text",
+                start="no adaptation",
+                work=_ADAPTATION,
+            ),
+            Row(
+                "adaptation",
+                domain=True,
+                start="no adaptation",
+                work=_ADAPTATION,
+            ),
+            Row(
+                "adaptation with new vocabulary",
+                domain=True,
+                start="no adaptation",
+                new_words=True,
+                equal_work="adaptation",
+            ),
+            Row("from scratch", domain=True, work=1 + _ADAPTATION),
+        ),
+        (
+            Claim(
+                "Adaptation is better than none.",
+                {"adaptation": 1, "no adaptation": -1},
+                ("domain", "tasks"),
+            ),
+            Claim(
+                "Adaptation is better than as much more general text.",
+                {"adaptation": 1, "longer on general text": -1},
+                ("domain", "tasks"),
+            ),
+            Claim(
+                "Adaptation is better with new vocabulary than without.",
+                {"adaptation with new vocabulary": 1, "adaptation": -1},
+                ("domain", "tasks"),
+            ),
+            Claim(
+                "Adaptation is better than training from scratch.",
+                {"adaptation": 1, "from scratch": -1},
+                ("domain", "tasks"),
+            ),
+            Claim(
+                "Adaptation is worse on general text than none.",
+                {"no adaptation": 1, "adaptation": -1},
+                ("general",),
+            ),
+        ),
+        measures=TEXTS,
+        note=(
+            "All rows but the first have as much arithmetic in all: half as "
+            "much as pretraining again. They are measured on held-out "
+            "documents of the domain, and of the general text for what is "
+            "forgotten. Losses and accuracies per token do not compare models "
+            "of different vocabularies. So whole words of letters are masked, "
+            "with all their tokens: a word is right if all of its tokens are, "
+            "and its loss in nats is the sum of theirs. How many tokens a "
+            "masked word has can be seen, which helps where words have "
+            "several. Sequences have as many tokens in all rows, so that a "
+            "vocabulary with longer ones sees more text at once."
         ),
     ),
     "dropout": Table(

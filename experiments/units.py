@@ -106,6 +106,16 @@ def _vocabulary(unit: Unit, directory: Directory, processes: int) -> list[str]:
     ]
 
 
+def _extension(unit: Unit, directory: Directory, processes: int) -> list[str]:
+    return [
+        "bin.extend_vocab",
+        *_text_flags(unit),
+        f"--model_dir={_output(directory(unit.needs['pretraining']))}",
+        f"--num_new_tokens={unit.settings['num_new_tokens']}",
+        f"--output_dir={_output(directory(unit))}",
+    ]
+
+
 def _shards(unit: Unit, directory: Directory, processes: int) -> list[str]:
     vocabulary = _output(directory(unit.needs["vocabulary"]))
     return [
@@ -130,11 +140,14 @@ def _settings(unit: Unit, directory: Directory) -> str:
 
 def _pretraining(unit: Unit, directory: Directory, processes: int) -> list[str]:
     shards = _output(directory(unit.needs["shards"]))
+    # A model that it continues: a run's, or one with an extended vocabulary.
+    start = [unit.needs["init_from"]] if "init_from" in unit.needs else []
     return [
         "bin.pretrain",
         f"--config_json={_settings(unit, directory)}",
         f"--train_data={shards}",
         f"--eval_data={shards}",
+        *(f"--init_from={_output(directory(model))}" for model in start),
         f"--run_dir={_output(directory(unit))}",
     ]
 
@@ -236,6 +249,7 @@ def _measurement_figures(unit: Unit, directory: str) -> Figures:
 
 KINDS: dict[str, Kind] = {
     "vocabulary": Kind(_vocabulary, _no_figures),
+    "extension": Kind(_extension, _no_figures),
     "shards": Kind(_shards, _no_figures),
     "pretraining": Kind(_pretraining, _pretraining_figures),
     "peer": Kind(

@@ -1,9 +1,11 @@
 """Measurements of pretrained models: other depths than they learned with."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from training_fixtures import SMALL_MODEL
 
 from albert_tf.config import ModelConfig, override
@@ -34,3 +36,72 @@ def test_a_block_is_applied_more_often_than_it_was_trained(
     assert thrice["flops"] > once["flops"]
     assert thrice["masked_lm_loss"] != once["masked_lm_loss"]
     assert np.isfinite(thrice["masked_lm_loss"])
+
+
+# Pieces behind "|": what follows the first one of a word of letters.
+_WORD = r"\|▁(?=\|?[a-z])[a-z]*((?:\|[a-z]+)*)(?=\|)"
+
+
+class WordStarts:
+    """A model that knows the pieces that begin a word, and no other."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+    def __call__(self, features, training, heads_only):
+        labels = features["masked_lm_ids"].numpy()
+        known = self.tokenizer.word_start[labels]
+        logits = np.zeros((*labels.shape, self.tokenizer.vocab_size), "float32")
+        np.put_along_axis(logits, labels[..., None], 99.0 * known[..., None], 2)
+        return {
+            "masked_lm_logits": tf.constant(logits),
+            "sentence_order_logits": tf.constant([[0.0, 1.0]] * len(labels)),
+        }
+
+
+def test_words_are_right_with_all_their_pieces(
+    shards_dir, tiny_tokenizer, monkeypatch
+):
+    monkeypatch.setattr(measurements, "_MASKED_WORDS", 1.0)
+    shards = open_shards(shards_dir, "eval")
+    loaded = LoadedModel(WordStarts(tiny_tokenizer), tiny_tokenizer, 32)
+    found = measurements._words(loaded, shards)
+    batches = measurements._batches(shards)
+    beyond_first, order = [], []
+    for step in range(batches.num_steps):
+        batch = measurements._unmasked(batches.batch(step))
+        real = batch["example_weights"] > 0
+        order += batch["sentence_order_labels"][real].tolist()
+        for ids in batch["input_ids"][real]:
+            row = "".join(f"|{p}" for p in tiny_tokenizer.pieces(ids))
+            words = re.findall(_WORD, row)
+            beyond_first += [rest.count("|") for rest in words]
+    assert found["words"] == len(beyond_first)
+    assert found["word_accuracy"] == np.mean(np.equal(beyond_first, 0))
+    assert 0.05 < found["word_accuracy"] < 0.95
+    assert found["word_loss"] == pytest.approx(
+        np.mean(beyond_first) * np.log(tiny_tokenizer.vocab_size), rel=1e-5
+    )
+    assert found["sentence_order_accuracy"] == np.mean(order)
+
+
+def test_other_vocabularies_mask_the_same_words(tiny_tokenizer, monkeypatch):
+    monkeypatch.setattr(measurements, "_MASKED_WORDS", 1.0)
+    text = "Bafe (dozu) bafe, zilu 1,200 dozu's."
+    counts = []
+    for tokenizer in (
+        tiny_tokenizer,
+        tiny_tokenizer.with_words(["bafe", "zilu"]),
+    ):
+        ids = tokenizer([text], max_seq_length=40, padding="max")["input_ids"]
+        batch = {"input_ids": ids, "example_weights": np.ones(1)}
+        rng = np.random.default_rng(0)
+        masked, words = measurements.mask_words(batch, tokenizer, rng)
+        real = masked["masked_lm_weights"] > 0
+        shown = masked["input_ids"][ids != masked["input_ids"]]
+        assert set(shown) == {tokenizer.mask_id}
+        counts.append((len(np.unique(words[real])), int(real.sum())))
+    (number, pieces), (same_number, fewer_pieces) = counts
+    # bafe, bafe, zilu, dozu
+    assert number == same_number == 4
+    assert fewer_pieces < pieces

@@ -16,9 +16,9 @@ from experiments.estimate import hours_of, pretraining_flops
 from experiments.plan import Planner, TaskData, Text
 from experiments.scales import SCALES
 from experiments.tables import TABLES
-from experiments.units import in_order, pretraining_config
+from experiments.units import KINDS, in_order, pretraining_config
 
-TEXT = Text("books", 8, "more")
+TEXT = Text("books", 8, "more", "medical")
 TASKS = [TaskData("SST-2", "glue/SST-2"), TaskData("classification", "my/rows")]
 
 
@@ -182,9 +182,91 @@ def test_additional_text_is_added():
     assert texts == ["books", "books,more"]
 
 
-def test_additional_text_is_demanded():
-    with pytest.raises(UserError, match="give it with --additional_input"):
-        cells("data", text=Text("books"))
+@pytest.mark.parametrize("name", ["data", "domain"])
+def test_text_that_a_table_needs_is_demanded(name):
+    flag = {"data": "--additional_input", "domain": "--domain_input"}[name]
+    with pytest.raises(UserError, match=f"give it with {flag}"):
+        cells(name, text=Text("books"))
+
+
+def test_adaptation_begins_with_the_general_model():
+    table = cells("domain")
+    general = table["no adaptation", 1].pretraining
+    needs = {name: c.pretraining.needs for (name, _), c in table.items()}
+    assert needs["adaptation"]["init_from"].name == general.name
+    extension = needs["adaptation with new vocabulary"]["init_from"]
+    assert extension.needs["pretraining"].name == general.name
+    assert extension.settings == {
+        "input": "medical",
+        "skip_header_lines": 0,
+        "num_new_tokens": 4000,
+    }
+    assert "init_from" not in needs["from scratch"]
+    assert {
+        name: (unit["shards"].settings["input"], vocabulary_of(unit["shards"]))
+        for name, unit in needs.items()
+    } == {
+        "no adaptation": ("books", "books"),
+        "longer on general text": ("books", "books"),
+        "adaptation": ("medical", "books"),
+        "adaptation with new vocabulary": ("medical", extension.name),
+        "from scratch": ("medical", "medical"),
+    }
+
+
+def vocabulary_of(shards):
+    """Returns the text of the vocabulary, or the name of the extension."""
+    unit = shards.needs["vocabulary"]
+    return unit.settings["input"] if unit.kind == "vocabulary" else unit.name
+
+
+def test_rows_of_adaptation_have_equal_arithmetic():
+    work = {
+        name: pretraining_flops(pretraining_config(cell.pretraining))
+        for (name, _), cell in cells("domain").items()
+    }
+    start = work.pop("no adaptation")
+    scratch = work.pop("from scratch")
+    assert scratch == pytest.approx(1.5 * start, rel=0.01)
+    for continued in work.values():
+        assert start + continued == pytest.approx(scratch, rel=0.01)
+
+
+def test_adaptation_does_not_begin_its_schedules_again():
+    config = pretraining_config(cells("domain")["adaptation", 1].pretraining)
+    assert config.pretraining.masking_schedule == "0:0.2"
+    assert config.pretraining.ngram_schedule == "0:3"
+    assert config.optimizer.learning_rate == pytest.approx(0.004 * 2 / 3)
+    assert config.optimizer.num_warmup_steps == 53
+
+
+def test_models_read_held_out_text_with_their_own_vocabulary():
+    table = cells("domain", seeds=(1, 2))
+    for cell in table.values():
+        own = cell.pretraining.needs["shards"].needs["vocabulary"]
+        for name, text in (("domain", "medical"), ("general", "books")):
+            shards = cell.measures[name].needs["shards"]
+            assert shards.settings["input"] == text
+            assert shards.needs["vocabulary"].name == own.name
+    first, second = (
+        table["adaptation with new vocabulary", seed].pretraining.needs
+        for seed in (1, 2)
+    )
+    assert first["shards"].name == second["shards"].name
+    assert first["init_from"].name != second["init_from"].name
+
+
+def test_commands_name_the_model_to_begin_with():
+    cell = cells("domain")["adaptation with new vocabulary", 1]
+    extension = cell.pretraining.needs["init_from"]
+    assert KINDS["extension"].command(extension, lambda unit: unit.kind, 1) == [
+        "bin.extend_vocab",
+        "--input=medical",
+        "--skip_header_lines=0",
+        "--model_dir=pretraining/output",
+        "--num_new_tokens=4000",
+        "--output_dir=extension/output",
+    ]
 
 
 def test_what_a_unit_needs_comes_before_it():

@@ -129,6 +129,15 @@ def test_progress_names_the_number_and_the_time_left(ledger):
     assert second.endswith("; nothing is left")
 
 
+def test_a_terminal_has_a_bar_of_all_jobs(ledger, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    run([unit("a")], ledger)
+    shown = capsys.readouterr().err
+    assert "0/1 jobs |" in shown
+    assert "1/1 jobs |" in shown
+    assert "nothing is left" in shown
+
+
 def wait_for(path):
     end = time.monotonic() + 30
     while not pathlib.Path(path).exists():

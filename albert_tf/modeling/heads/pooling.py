@@ -1,7 +1,7 @@
-"""Poolings: the states of a text as one vector, POOLINGS.
+"""Poolings: the states of a text as one vector, POOLINGS and EMBEDDINGS.
 
-A head that reads TEXT_VECTOR gets the one that the architecture's `pooling`
-names.
+A head that reads TEXT_VECTOR gets the row of POOLINGS that the architecture's
+`pooling` names. Embeddings are rows of EMBEDDINGS, which have no weights.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,10 +40,17 @@ def maximum_of_tokens(sequence_output: Tensor, input_mask: Tensor) -> Tensor:
     return ops.where(ops.any(is_token, axis=1), found, 0.0)
 
 
-def _mean_and_maximum(states: Tensor, features: Mapping) -> Tensor:
-    mask = features["input_mask"]
-    parts = [mean_of_tokens(states, mask), maximum_of_tokens(states, mask)]
+def mean_and_maximum(sequence_output: Tensor, input_mask: Tensor) -> Tensor:
+    """Returns both of a text's tokens, float32 `[batch, 2 * H]`."""
+    pools = mean_of_tokens, maximum_of_tokens
+    parts = [pool(sequence_output, input_mask) for pool in pools]
     return ops.concatenate(parts, axis=-1)
+
+
+def state_of_first(sequence_output: Tensor, input_mask: Tensor) -> Tensor:
+    """Returns the state of [CLS], float32 `[batch, H]`."""
+    del input_mask
+    return ops.cast(sequence_output[:, 0], "float32")
 
 
 def _pair_means(states: Tensor, features: Mapping) -> Tensor:
@@ -85,8 +92,23 @@ POOLINGS: dict[str, Pooling] = {
         1,
         lambda states, features: mean_of_tokens(states, features["input_mask"]),
     ),
-    "mean_max": Pooling("sequence_output", 2, _mean_and_maximum),
+    "mean_max": Pooling(
+        "sequence_output",
+        2,
+        lambda states, features: mean_and_maximum(
+            states, features["input_mask"]
+        ),
+    ),
     "pair_mean": Pooling("sequence_output", 4, _pair_means),
+}
+
+
+# Functions of the states `[batch, seq, H]` and the mask. The names are choices
+# in the settings, too (config/training.py).
+EMBEDDINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "first": state_of_first,
+    "mean": mean_of_tokens,
+    "mean_max": mean_and_maximum,
 }
 
 

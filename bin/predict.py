@@ -107,12 +107,22 @@ def define_flags() -> None:
         "each label (of lines: classify, sentence-order, rate, answer). Of a "
         "table of inputs: its rows with added columns, in its form or that "
         "which the name ends in, *.parquet too. *.gz and so on: compressed. "
-        f"For embed also a *{NPY}: the mean states, float32 [texts, hidden].",
+        f"For embed also a *{NPY}: the vectors of --pooling, float32 [texts, "
+        "width].",
     )
     flags.DEFINE_integer(
         "top_k", 5, "Pieces shown for each [MASK].", lower_bound=1
     )
     flags.DEFINE_integer("batch_size", 32, "Texts per batch.", lower_bound=1)
+    flags.DEFINE_enum(
+        "pooling",
+        None,
+        ["first", "mean", "mean_max"],
+        "embed: the vector of a text in a "
+        f"*{NPY}; mean_max: also one more vector, the mean state and then the "
+        "maximum of the states of the tokens. Default: that of "
+        "bin.train_embeddings, of other models mean.",
+    )
     command_line.required("mode")
 
 
@@ -174,16 +184,17 @@ def _log(line: str) -> None:
 
 
 def _predictor() -> "BasePredictor":
+    options = FLAGS.batch_size, FLAGS.pooling or ""
     if FLAGS.export_dir:
         from albert_tf.interchange.export.exported_model import ExportedModel
         from albert_tf.prediction.exported import ExportedPredictor
 
         exported = ExportedModel(FLAGS.export_dir)
-        return ExportedPredictor(exported, FLAGS.batch_size)
+        return ExportedPredictor(exported, *options)
     from albert_tf.interchange.model_directory import load_model_directory
     from albert_tf.prediction.predictor import Predictor
 
-    return Predictor(load_model_directory(FLAGS.model_dir), FLAGS.batch_size)
+    return Predictor(load_model_directory(FLAGS.model_dir), *options)
 
 
 @contextlib.contextmanager
@@ -265,6 +276,10 @@ def main() -> None:
     require(
         FLAGS.pairs is None or mode.form is None,
         f"--pairs is for --mode=classify and rate; {FLAGS.mode} is neither.",
+    )
+    require(
+        not FLAGS.pooling or FLAGS.mode == "embed",
+        f"--pooling is for --mode=embed; {FLAGS.mode} has no vectors.",
     )
     is_table = _table_ending() is not None
     check_output(FLAGS.output, FLAGS.mode, of_table=is_table)

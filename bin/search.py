@@ -15,9 +15,12 @@ from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.compression import open_plain
 from albert_tf.search.index import (
+    DEFAULT_RANKING,
+    DEFAULT_TOP_K,
     RANKINGS,
     Hit,
     Index,
+    answer,
     document_ranks,
 )
 from albert_tf.search.ranking import recall
@@ -48,11 +51,11 @@ def define_flags() -> None:
         "standard output, with answers to --query in plain text.",
     )
     flags.DEFINE_integer(
-        "top_k", 5, "Passages for each question.", lower_bound=1
+        "top_k", DEFAULT_TOP_K, "Passages for each question.", lower_bound=1
     )
     flags.DEFINE_enum(
         "ranking",
-        "tfidf",
+        DEFAULT_RANKING,
         list(RANKINGS),
         "How passages are ranked. embedding: by the cosine of their vectors "
         "with the question's; bm25, tfidf: by the words of the question, "
@@ -146,12 +149,7 @@ def _answer(index: Index) -> None:
 
 
 def _json(question: str, hits: list[Hit]) -> str:
-    passages = [
-        {name: v for name, v in hit._asdict().items() if name != "number"}
-        for hit in hits
-    ]
-    line = {"query": question, "passages": passages}
-    return json.dumps(line, ensure_ascii=False)
+    return json.dumps(answer(question, hits), ensure_ascii=False)
 
 
 def _plain(question: str, hits: list[Hit]) -> Iterator[str]:

@@ -1,6 +1,7 @@
-"""A small HTTP server for an export, and a page to try it in a browser.
+"""A small HTTP server for an export or an index, and a page to try it.
 
 python -m bin.serve --export_dir=export/mytask
+python -m bin.serve --index_dir=index
 
 Its paths are those of TensorFlow Serving's REST interface. It is for trying a
 model and for small internal use: it has no TLS and no authentication. On the
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from absl import flags
 
 from albert_tf.config import ServingConfig, UserError, require
+from albert_tf.search.index import Index
 from bin import command_line
 
 FLAGS = flags.FLAGS
@@ -31,6 +33,19 @@ def define_flags() -> None:
         "model_name", None, "Name in paths. Default: that of the directory."
     )
     flags.DEFINE_string(
+        "index_dir",
+        None,
+        "Index that bin.search has written, to search in; with --export_dir "
+        "or without.",
+    )
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "The model that --index_dir was written with, for the rankings that "
+        "compare vectors. Without it passages are ranked by words. "
+        f"{command_line.MODEL_HELP}",
+    )
+    flags.DEFINE_string(
         "host",
         "127.0.0.1",
         "Address to listen at. Whoever reaches it can use the model: 0.0.0.0 "
@@ -44,7 +59,6 @@ def define_flags() -> None:
         upper_bound=65535,
     )
     command_line.define_settings(ServingConfig())
-    command_line.required("export_dir")
 
 
 def main() -> None:
@@ -63,15 +77,32 @@ def main() -> None:
         "/" not in (FLAGS.model_name or ""),
         f"model_name={FLAGS.model_name}: expected a part of a path, without /.",
     )
+    require(
+        bool(FLAGS.export_dir or FLAGS.index_dir),
+        "Give what is to be served: --export_dir, --index_dir, or both.",
+    )
+    require(
+        bool(FLAGS.index_dir) or not FLAGS.model_dir,
+        f"--model_dir={FLAGS.model_dir} is for --index_dir; a model is served "
+        "from its --export_dir.",
+    )
     listener = _bound()
     command_line.load_tensorflow()
     from albert_tf.interchange.export.exported_model import ExportedModel
     from albert_tf.serving.application import make_server, warm_up
 
-    model = ExportedModel(FLAGS.export_dir)
-    name = FLAGS.model_name or model.name
-    warm_up(model)
-    server = make_server(model, name, config)
+    index = _index() if FLAGS.index_dir else None
+    model, name, served = None, "", []
+    if FLAGS.export_dir:
+        model = ExportedModel(FLAGS.export_dir)
+        name = FLAGS.model_name or model.name
+        warm_up(model)
+        served.append(
+            f"{name}, version {model.version}: POST /v1/models/{name}:predict"
+        )
+    if index:
+        served.append(f"{index.name}: POST /v1/search")
+    server = make_server(model, name, config, index)
     with _refused_address():
         # Another program may have taken it while the model was loaded.
         listener.listen()
@@ -80,10 +111,22 @@ def main() -> None:
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     command_line.log(
-        f"Serving {name}, version {model.version}: http://{host}:{port}/ in a "
-        f"browser, POST /v1/models/{name}:predict."
+        f"Serving http://{host}:{port}/ in a browser; {'; '.join(served)}."
     )
     server.run([listener])
+
+
+def _index() -> Index:
+    """Returns the index, with its model if one is given."""
+    if not FLAGS.model_dir:
+        return Index.open(FLAGS.index_dir)
+    from albert_tf.search.embedder import Embedder
+
+    embedder = Embedder(FLAGS.model_dir)
+    index = Index.open(FLAGS.index_dir, embedder.description, embedder.embed)
+    # The first call takes the longest.
+    embedder.embed(["a"])
+    return index
 
 
 def _bound() -> socket.socket:

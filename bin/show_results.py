@@ -10,6 +10,7 @@ from albert_tf.config import UserError
 from albert_tf.records.loss_terms import MASKED_LM, LossTerm
 from albert_tf.records.sentence_objectives import pretraining_loss_terms
 from albert_tf.rundir.run_results import (
+    NO_METRICS,
     read_comparison,
     result,
     run_directories,
@@ -19,8 +20,6 @@ from bin import command_line
 
 FLAGS = flags.FLAGS
 
-# In the log beside the metrics of a task.
-_NO_METRICS = ("step", "split", "temperature")
 # Prefix of a baseline's name -> its prediction.
 _BASELINES = {
     "majority_class_": "majority class",
@@ -71,7 +70,7 @@ def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
     rows = []
     for name in evaluation:
         # MNLI has the loss of its mismatched examples too.
-        if name in _NO_METRICS or name.split("_")[0] == "loss":
+        if name in NO_METRICS or name.split("_")[0] == "loss":
             continue
         if name.startswith(tuple(_BASELINES)):
             continue

@@ -60,7 +60,7 @@ def define_flags() -> None:
     command_line.required("init_from", "run_dir")
 
 
-# Settings of a classifier.
+# Settings of a classifier. Embeddings have a pooling of their own.
 _UNUSED = ("classifier_dropout_prob", "pooling")
 
 
@@ -90,7 +90,13 @@ def main() -> None:
         run_dir=FLAGS.run_dir,
         initial=initial,
         tokenizer_dir=FLAGS.tokenizer or "",
-        model_changes=command_line.given_settings(ModelConfig()),
+        model_changes={
+            name: value
+            for name, value in command_line.given_settings(
+                ModelConfig()
+            ).items()
+            if name not in _UNUSED
+        },
         runtime=command_line.with_flags(RuntimeConfig()),
     )
     training_programs.print_evaluation(evaluation, [], title(FLAGS.run_dir))

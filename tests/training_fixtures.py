@@ -181,7 +181,10 @@ def random_model(head, **size):
     config = override(ModelConfig(), SMALL_MODEL | {"vocab_size": 200} | size)
     kind = models_by_head()[head]
     labels = ["sea", "land", "air"] if kind.takes_labels() else None
-    model = kind(config, labels=labels)
+    # Not the default.
+    embeds = head == "sentence_embedding"
+    options = {"pooling": "mean_max"} if embeds else None
+    model = kind(config, labels=labels, head_options=options)
     rng = np.random.default_rng(8)
     for variable in model.trainable_variables:
         variable.assign(rng.normal(size=variable.shape) * 0.5)

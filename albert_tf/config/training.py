@@ -348,6 +348,12 @@ class EmbeddingSettings(Section):
         "table.",
         choices=("neighbours", "dropout", "columns"),
     )
+    pooling: str = setting(
+        "mean",
+        "Vector of a text: mean, the mean state of the tokens; mean_max, that "
+        "and the maximum of their states; first, the state of [CLS].",
+        choices=("first", "mean", "mean_max"),
+    )
     max_seq_length: int = setting(
         0,
         "Longest text in tokens, what is beyond is cut off; 0: the longest "

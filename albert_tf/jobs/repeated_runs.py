@@ -13,6 +13,7 @@ from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.rundir.run_directory import CONFIG
 from albert_tf.rundir.run_results import (
+    NO_METRICS,
     evaluations,
     is_better,
     json_metrics,
@@ -58,6 +59,7 @@ class RepeatedRuns:
         columns = {
             name: [run.evaluation[name] for run in self.runs]
             for name in self.runs[0].evaluation
+            if name not in NO_METRICS
         }
         columns[f"{self.best_metric} of the last step"] = [
             run.last for run in self.runs

@@ -1,6 +1,7 @@
 """Evaluation of fine-tuned models, one or an ensemble, on a task's examples."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,10 +14,14 @@ from albert_tf.interchange.model_directory import (
     LoadedModel,
     load_model_directory,
 )
+from albert_tf.io import files, hub
+from albert_tf.io.json_files import read_json
+from albert_tf.rundir.run_directory import CONFIG
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
-from albert_tf.tasks.feature_building import FeatureBuilder
+from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.kinds.base import Prediction, ScoredExamples, Table
+from albert_tf.tasks.splits import DEV, TRAIN, HeldOut
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.training_loss import head_loss
 
@@ -121,14 +126,26 @@ def evaluate_task(
     """Returns the evaluation of models on a split; several are an ensemble.
 
     The scores of an ensemble are the mean of its members' scores. `load`
-    returns the model in a directory.
+    returns the model in a directory. Examples are held out as they were in
+    training, where its run recorded that and nothing else tells them; of
+    others that a model was trained on, their number is logged.
 
     Raises:
         UserError: when a model is of another kind than the task, models have
             different labels, or an example has a label that they do not know.
     """
     kind = task.kind
+    runs = {path: _recorded_run(path) for path in model_dirs}
+    task = _divided_as_in_training(task, [*runs.values()], data_dir)
     examples = task.read(data_dir, split, log)
+    for path, run in runs.items():
+        if learned := _num_learned(task, examples, split, data_dir, run):
+            log(
+                f"{path} was trained on {learned} of these {len(examples)} "
+                "examples, so that its metrics are too high here. Without "
+                "--split, --dev_fraction and --split_seed those are evaluated "
+                "that its run held out."
+            )
     labelled = _are_labelled(task, examples)
     scored: list[ScoredExamples] = []
     expected = list(task.labels)
@@ -169,6 +186,68 @@ def evaluate_task(
     if len(scored) > 1:
         metrics = kind.compute_metrics(together, task.metrics)
     return TaskEvaluation(task, together, metrics, members)
+
+
+def _recorded_run(model_dir: str) -> dict[str, Any]:
+    """Returns the config.json of a model's fine-tuning run, {} without one."""
+    if hub.is_on_hub(model_dir):
+        return {}
+    directory = model_dir.rstrip("/")
+    for run_dir in (directory, os.path.dirname(directory)):
+        path = os.path.join(run_dir, CONFIG)
+        recorded = read_json(path) if files.isfile(path) else {}
+        # That of a model has no job.
+        if recorded.get("job") == "finetune":
+            return recorded
+    return {}
+
+
+def _divided_as_in_training(
+    task: Task, runs: Sequence[dict[str, Any]], data_dir: str
+) -> Task:
+    """Returns the task with dev examples as all the runs held them out."""
+    division = runs[0].get("held_out")
+    if (
+        division
+        and all(run.get("held_out") == division for run in runs)
+        and isinstance(task.reader, HeldOut)
+        and task.reader.leaves_open(data_dir)
+    ):
+        return dataclasses.replace(
+            task, reader=task.reader.divided_as(division)
+        )
+    return task
+
+
+def _num_learned(
+    task: Task,
+    examples: Sequence[Any],
+    split: str,
+    data_dir: str,
+    run: dict[str, Any],
+) -> int:
+    """Returns how many of the examples a run that held some out learned.
+
+    0 for other data than the run's.
+    """
+    division = run.get("held_out")
+    if not division or not isinstance(task.reader, HeldOut):
+        return 0
+    if split == DEV and task.division(data_dir) == division:
+        return 0
+    reader = task.reader.divided_as(division)
+    try:
+        parts = [
+            reader.read(data_dir, name, lambda line: None)
+            for name in (TRAIN, DEV)
+        ]
+    except UserError:
+        # The run could not have read these data.
+        return 0
+    if examples_digest(parts[1]) not in run["dev_examples"]:
+        return 0
+    learned = {example.location for example in parts[0]}
+    return sum(example.location in learned for example in examples)
 
 
 def _are_labelled(task: Task, examples: Sequence[Any]) -> bool:

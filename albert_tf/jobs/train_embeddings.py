@@ -65,7 +65,7 @@ def run_embedding_training(
 ) -> dict[str, float]:
     """Trains embeddings and returns the best evaluation on held-out pairs.
 
-    The loss is InfoNCE on the mean states (`weighted_contrast`), whose wrong
+    The loss is InfoNCE on the embeddings (`weighted_contrast`), whose wrong
     answers are the other pairs of the batch; with several replicas those of
     the replica's share. Evaluated is how often the second text of a held-out
     pair is the nearest to the first, and among the ten nearest, of the second
@@ -243,7 +243,11 @@ class _EmbeddingTraining(Job):
     evaluated: PairBatches
 
     def build_model(self, **options: Any) -> AlbertModel:
-        return AlbertForSentenceEmbedding(self.model_config, **options)
+        return AlbertForSentenceEmbedding(
+            self.model_config,
+            head_options={"pooling": self.config.embeddings.pooling},
+            **options,
+        )
 
     def description(self) -> dict:
         return {
@@ -257,17 +261,16 @@ class _EmbeddingTraining(Job):
         }
 
     def evaluate(self, step: int) -> dict[str, float]:
-        vectors = np.zeros(
-            (len(self.held_out), 2, self.model_config.hidden_size), np.float32
-        )
+        found: dict[int, np.ndarray] = {}
 
         def collect(step: int, outputs: dict[str, np.ndarray]) -> None:
             rows = self.evaluated.record_numbers(step)
-            vectors[rows] = outputs["mean_embedding"][: len(rows)]
+            found.update(zip(rows, outputs["embedding"], strict=False))
 
         means = self.trainer.evaluate(
             self.evaluated, collect, with_outputs=True
         )
+        vectors = np.stack([found[row] for row in range(len(self.held_out))])
         ranks = right_ranks(vectors[:, 0], vectors[:, 1])
         return {"loss": means["loss"], **_found(ranks)}
 

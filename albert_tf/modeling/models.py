@@ -10,7 +10,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import ModelConfig, require, to_dict
+from albert_tf.config import ModelConfig, lookup, require, to_dict
 from albert_tf.io import directories, files
 from albert_tf.modeling.dropout import stream_keys
 from albert_tf.modeling.encoder import AlbertEncoder
@@ -106,7 +106,7 @@ class AlbertModel(FittableModel):
         pooler: bool = True,
         remat: str = "none",
         attention: str = "auto",
-        head_options: Mapping[str, int] | None = None,
+        head_options: Mapping[str, int | str] | None = None,
         name: str | None = None,
         **kwargs: object,
     ) -> None:
@@ -119,7 +119,8 @@ class AlbertModel(FittableModel):
             pooler: whether the encoder has a pooled output.
             remat: activation checkpointing, see AlbertEncoder.
             attention: its form in training, see AlbertEncoder.
-            head_options: other arguments of the heads (`start_n_top`).
+            head_options: other arguments of the heads (`start_n_top`;
+                `pooling` of embeddings).
             name: of the model, with which the paths of its variables begin;
                 by default `albert`, then `albert_1` and so on, all with paths
                 that begin with `albert`.
@@ -195,11 +196,18 @@ class AlbertModel(FittableModel):
         )
         return tuple(map(str, names))
 
-    def _checked_options(self, options: Mapping[str, int]) -> dict[str, int]:
-        """Returns the arguments of the heads, all known and positive."""
-        known = {o for h in self.head_classes().values() for o in h.options}
+    def _checked_options(
+        self, options: Mapping[str, int | str]
+    ) -> dict[str, int | str]:
+        """Returns the arguments of the heads, all known and possible."""
+        heads = self.head_classes().values()
+        known = {o for h in heads for o in h.options}
         known.discard("num_labels")
+        choices = {n: c for h in heads for n, c in h.option_choices.items()}
         for name, value in options.items():
+            if name in choices:
+                lookup(dict.fromkeys(choices[name]), value, name)
+                continue
             require(
                 name in known and type(value) is int and value > 0,
                 f"The head option {name}={value!r} of {type(self).__name__} "
@@ -219,7 +227,7 @@ class AlbertModel(FittableModel):
         self._class_names = self._checked_labels(self.num_labels, names)
 
     @property
-    def head_options(self) -> dict[str, int]:
+    def head_options(self) -> dict[str, int | str]:
         """Other arguments of the heads; a copy."""
         return dict(self._head_options)
 

@@ -12,6 +12,8 @@ from albert_tf.config import UserError, require
 EXCLUDED_PATTERNS = ("LayerNorm", "layer_norm", "bias")
 # Decays of Keras optimizers, in place of which ours have `weight_decay_rate`.
 KERAS_DECAYS = ("weight_decay", "adam_weight_decay")
+# In the paths of what Keras' low-rank adapters consist of.
+_ADAPTER = "lora_kernel"
 # Paths shown in an error message.
 _SHOWN = 5
 
@@ -73,7 +75,7 @@ def trained_variables(model: keras.Model, freeze: str) -> list[keras.Variable]:
 
     Raises:
         UserError: for an invalid expression, one that matches nothing, and
-            when nothing is left to train.
+            when nothing, or nothing of a model's adapters, is left to train.
     """
     patterns = path_patterns("freeze", freeze)
     variables = model.trainable_variables
@@ -89,6 +91,13 @@ def trained_variables(model: keras.Model, freeze: str) -> list[keras.Variable]:
     require(
         bool(trained),
         f"freeze={freeze!r} matches every variable; leave something to train.",
+    )
+    require(
+        any(_ADAPTER in v.path for v in trained)
+        or not any(_ADAPTER in path for path in paths),
+        f"freeze={freeze!r} matches every low-rank adapter, so that none would "
+        "be trained; lora_rank freezes the encoder by itself: leave freeze "
+        "out, or lora_rank.",
     )
     return trained
 

@@ -10,18 +10,32 @@ from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.prediction.predictor import BasePredictor
 from albert_tf.tasks.kinds.base import Kind, Prediction
 
+# Outputs of `embed` by pooling.
+_VECTORS = {
+    "first": "cls_output",
+    "mean": "mean_output",
+    "mean_max": "mean_max_output",
+}
 # The signature for pairs of a pretrained model.
 _ORDER = "sentence_order"
 
 
 class ExportedPredictor(BasePredictor):
-    """Predicts with an export."""
+    """Predicts with an export.
+
+    `pooling` is that of embeddings; by default `mean_max` where the export has
+    it, and else the mean.
+    """
 
     max_length = "maximal length"
 
-    def __init__(self, exported: ExportedModel, batch_size: int = 32) -> None:
+    def __init__(
+        self, exported: ExportedModel, batch_size: int = 32, pooling: str = ""
+    ) -> None:
         self._exported = exported
         self.batch_size = batch_size
+        has_both = self._has("embed", _VECTORS["mean_max"])
+        self.pooling = pooling or ("mean_max" if has_both else "mean")
 
     @property
     def labels(self) -> list[str]:
@@ -63,6 +77,12 @@ class ExportedPredictor(BasePredictor):
 
     def _check_embed(self) -> None:
         self._require("embed", "cls_output", "Export the model again.")
+        self._require(
+            "embed",
+            _VECTORS[self.pooling],
+            "Export a model that bin.train_embeddings has trained with "
+            "--pooling=mean_max, or give --model_dir.",
+        )
 
     def _check_fill_mask(self, top_k: int) -> None:
         self._require("fill_mask", "pieces", "Export the pretrained model.")
@@ -81,9 +101,9 @@ class ExportedPredictor(BasePredictor):
     def _predictions(self, kind: Kind, batch: list[Any]) -> list[Prediction]:
         return kind.exported_predictions(self._call, batch, self.labels)
 
-    def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    def _vectors(self, batch: list[str]) -> list[np.ndarray]:
         found = self._call("embed", text=batch)
-        return found["mean_output"], found["cls_output"]
+        return [found[_VECTORS[n]] for n in ("mean", "first", self.pooling)]
 
     def _masks(
         self, batch: list[str], top_k: int

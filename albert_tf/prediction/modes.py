@@ -50,6 +50,13 @@ def _embedding_fields(embedding: Any) -> dict[str, Any]:
     }
 
 
+def _mean_max_fields(embedding: Any) -> dict[str, Any]:
+    return {
+        **_embedding_fields(embedding),
+        "mean_max_embedding": embedding.vector,
+    }
+
+
 def _prediction_fields(prediction: Any) -> dict[str, Any]:
     # Raw texts have no label.
     return {n: v for n, v in prediction.fields.items() if n != "label"}
@@ -76,7 +83,9 @@ class Mode:
         added: the columns that a table of inputs gets, by name: string,
             double, strings, doubles, or object, which only JSON has.
         labels: returns those of a predictor whose probabilities a table has.
-        variants: in place of this for models that predict one of their kinds.
+        variants: in place of this for models that predict one of their kinds,
+            or have their pooling.
+        pooling: of embeddings, in a variant.
     """
 
     form: Form | None
@@ -89,11 +98,14 @@ class Mode:
     )
     labels: Callable[["BasePredictor"], Iterable[str]] = lambda predictor: ()
     variants: tuple["Mode", ...] = ()
+    pooling: str = ""
 
     def of(self, predictor: "BasePredictor") -> "Mode":
         """Returns the variant for a predictor, or the mode itself."""
         for variant in self.variants:
-            if any(map(predictor.predicts, variant.kinds)):
+            if variant.pooling == predictor.pooling or any(
+                map(predictor.predicts, variant.kinds)
+            ):
                 return variant
         return self
 
@@ -120,6 +132,8 @@ _OF_CLASSES = {
     "probabilities": "object",
 }
 
+_OF_EMBEDDINGS = {"mean_embedding": "doubles", "cls_embedding": "doubles"}
+
 MODES = {
     "fill-mask": Mode(
         SINGLE,
@@ -139,7 +153,16 @@ MODES = {
         SINGLE,
         "embed",
         fields=_embedding_fields,
-        added={"mean_embedding": "doubles", "cls_embedding": "doubles"},
+        added=_OF_EMBEDDINGS,
+        variants=(
+            Mode(
+                SINGLE,
+                "embed",
+                fields=_mean_max_fields,
+                added={**_OF_EMBEDDINGS, "mean_max_embedding": "doubles"},
+                pooling="mean_max",
+            ),
+        ),
     ),
     "classify": Mode(
         None,

@@ -117,7 +117,7 @@ def _cell(value: Any) -> Any:
 
 
 def write_array(file: IO[bytes], rows: Rows) -> None:
-    """Writes the mean states `[texts, hidden]`, NaN in place of errors."""
+    """Writes the vectors `[texts, width]`, NaN in place of errors."""
     width = number = 0
     first: UserError | None = None
     for number, (_, found) in enumerate(rows, start=1):
@@ -125,7 +125,7 @@ def write_array(file: IO[bytes], rows: Rows) -> None:
             first = first or found
             row = np.full(width, np.nan, "<f4")
         else:
-            row = np.array(found.mean, "<f4")
+            row = np.array(found.vector, "<f4")
             if not width:
                 width = len(row)
                 _write_header(file, (0, width))

@@ -49,11 +49,15 @@ class Classification:
 
 @dataclasses.dataclass(frozen=True)
 class Embedding:
-    """A text's vectors: the mean state of its tokens, that of [CLS]."""
+    """A text's vectors: the mean state of its tokens, that of [CLS].
+
+    `vector` is that of the predictor's pooling.
+    """
 
     text: str
     mean: list[float]
     cls: list[float]
+    vector: list[float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +89,8 @@ class BasePredictor(abc.ABC):
     """
 
     batch_size: int
+    # Of embeddings: a row of EMBEDDINGS.
+    pooling: str
     # The maximum length of a text, for messages.
     max_length: str
     # The labels of `sentence_order`.
@@ -153,8 +159,10 @@ class BasePredictor(abc.ABC):
         self._check_embed()
 
         def predict(batch: list[str]) -> list[Embedding]:
-            rows = zip(batch, *self._vectors(batch), strict=True)
-            return [Embedding(t, m.tolist(), c.tolist()) for t, m, c in rows]
+            vectors = [array.tolist() for array in self._vectors(batch)]
+            return [
+                Embedding(*row) for row in zip(batch, *vectors, strict=True)
+            ]
 
         yield from predict_each(
             checked_items(texts, _ONE_STRING),
@@ -278,8 +286,8 @@ class BasePredictor(abc.ABC):
         """Returns the predictions for a batch of a kind's examples."""
 
     @abc.abstractmethod
-    def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the mean states of tokens, and those of [CLS]."""
+    def _vectors(self, batch: list[str]) -> list[np.ndarray]:
+        """Returns the arrays of `Embedding`, in its order."""
 
     @abc.abstractmethod
     def _masks(
@@ -293,21 +301,30 @@ class BasePredictor(abc.ABC):
 
 
 class Predictor(BasePredictor):
-    """Predicts with a model: a loaded one, or that of a directory or a run."""
+    """Predicts with a model: a loaded one, or that of a directory or a run.
+
+    `pooling` is that of embeddings; by default the one that the model was
+    trained with, and else the mean.
+    """
 
     def __init__(
-        self, loaded: LoadedModel | str | os.PathLike, batch_size: int = 32
+        self,
+        loaded: LoadedModel | str | os.PathLike,
+        batch_size: int = 32,
+        pooling: str = "",
     ) -> None:
         if not isinstance(loaded, LoadedModel):
             loaded = load_model_directory(os.fspath(loaded))
         self.loaded = loaded
         self.batch_size = batch_size
+        own = loaded.model.head_options.get("pooling", "mean")
+        self.pooling = pooling or str(own)
         self.max_length = f"{loaded.max_seq_length} tokens"
         self._call = tf.function(
             lambda features: loaded.model(features, heads_only=True),
             reduce_retracing=True,
         )
-        head = SentenceEmbeddingHead(loaded.model.config)
+        head = SentenceEmbeddingHead(loaded.model.config, self.pooling)
         self._encode = tf.function(
             lambda features: head(loaded.model.encode(features), features),
             reduce_retracing=True,
@@ -381,23 +398,26 @@ class Predictor(BasePredictor):
         scores = kind.scores(features, outputs, config)
         return kind.predictions(ScoredExamples(batch, scores, config, labels))
 
-    def mean_vectors(self, ids: Sequence[Sequence[int]]) -> np.ndarray:
-        """Returns the mean states `[texts, H]` of texts as token ids.
+    def vectors(self, ids: Sequence[Sequence[int]]) -> np.ndarray:
+        """Returns the embeddings `[texts, width]` of texts as token ids.
 
         Texts of similar length are computed together.
         """
-        width = self.loaded.model.config.hidden_size
-        vectors = np.zeros((len(ids), width), np.float32)
         order = np.argsort([len(text) for text in ids], kind="stable")
-        for rows in batches(order.tolist(), self.batch_size):
-            found = self._encode(self._inputs([[ids[row]] for row in rows]))
-            vectors[rows] = found["mean_embedding"].numpy()
+        parts = [
+            self._encode(self._inputs([[ids[row]] for row in rows]))
+            for rows in batches(order.tolist(), self.batch_size)
+        ]
+        ordered = np.concatenate([part["embedding"].numpy() for part in parts])
+        vectors = np.empty_like(ordered)
+        vectors[order] = ordered
         return vectors
 
-    def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    def _vectors(self, batch: list[str]) -> list[np.ndarray]:
         ids = self.loaded.tokenizer.encode_batch(batch)
         found = self._encode(self._inputs([[text] for text in ids]))
-        return found["mean_embedding"].numpy(), found["cls_embedding"].numpy()
+        names = "mean_embedding", "cls_embedding", "embedding"
+        return [found[name].numpy() for name in names]
 
     def _masks(
         self, batch: list[str], top_k: int

@@ -13,7 +13,7 @@ from albert_tf.search.ranking import normalized
 
 
 class Embedder:
-    """The mean states of a model's tokens as vectors of texts.
+    """A model's embeddings as vectors of texts.
 
     Attributes:
         tokenizer: of the model.
@@ -30,6 +30,8 @@ class Embedder:
             "weights": find_initial_weights(model_dir).fingerprint,
             "tokenizer": loaded.tokenizer.fingerprint,
         }
+        if self._predictor.pooling != "mean":
+            self.description["pooling"] = self._predictor.pooling
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Returns vectors `[texts, H]`, float32 of length 1.
@@ -43,7 +45,7 @@ class Embedder:
             for first in range(0, max(len(ids), 1), room):
                 parts.append(ids[first : first + room])
                 owners.append(number)
-        vectors = normalized(self._predictor.mean_vectors(parts))
+        vectors = normalized(self._predictor.vectors(parts))
         total = np.zeros((len(texts), vectors.shape[1]), np.float32)
         np.add.at(total, owners, vectors)
         return normalized(total)

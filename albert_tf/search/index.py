@@ -23,6 +23,9 @@ FORMAT = 1
 _BATCH = 1024
 # Places of each ranking that are fused.
 _FUSED_PLACES = 100
+# Of a question: the passages, and the ranking, a row of RANKINGS.
+DEFAULT_TOP_K = 5
+DEFAULT_RANKING = "tfidf"
 
 # Returns vectors `[texts, width]`.
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -36,6 +39,15 @@ class Hit(NamedTuple):
     document: str
     place: int
     text: str
+
+
+def answer(query: str, hits: Iterable[Hit]) -> dict[str, Any]:
+    """Returns a question and the passages found for it, for JSON."""
+    passages = [
+        {name: v for name, v in hit._asdict().items() if name != "number"}
+        for hit in hits
+    ]
+    return {"query": query, "passages": passages}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,15 +113,29 @@ class Index:
         )
         return cls(directory, vectors, passages, words, embed)
 
+    @property
+    def name(self) -> str:
+        """The name of its directory."""
+        return os.path.basename(os.path.abspath(self.directory))
+
+    @property
+    def rankings(self) -> dict[str, "Ranking"]:
+        """The rows of RANKINGS that this index can be searched by."""
+        return {
+            name: ranking
+            for name, ranking in RANKINGS.items()
+            if self.embed or not ranking.reads_vectors
+        }
+
     def search(
-        self, queries: Sequence[str], top_k: int, ranking: str = "tfidf"
+        self, queries: Sequence[str], top_k: int, ranking: str = DEFAULT_RANKING
     ) -> Iterator[list[Hit]]:
         """Yields the best passages for each query, the best first.
 
-        `ranking` is a row of RANKINGS. A passage without any word of a query
+        `ranking` is one of `rankings`. A passage without any word of a query
         is no result of a ranking by words.
         """
-        rank = lookup(RANKINGS, ranking, "ranking").rank
+        rank = lookup(self.rankings, ranking, "ranking").rank
         for found in rank(self, queries, top_k):
             yield [self._hit(*item) for item in found]
 

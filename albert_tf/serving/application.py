@@ -9,7 +9,7 @@ import importlib.resources
 import itertools
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import numpy as np
 import prometheus_client
@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from albert_tf.config import ServingConfig, UserError
 from albert_tf.interchange.export.exported_model import ExportedModel
+from albert_tf.search.index import DEFAULT_RANKING, Index
 from albert_tf.serving.batching import Batcher
 from albert_tf.serving.rest_json import (
     model_metadata,
@@ -30,6 +31,7 @@ from albert_tf.serving.rest_json import (
     read_request,
     write_response,
 )
+from albert_tf.serving.search_json import search_response
 
 # The status of clients that have gone, for the metrics: nobody receives it.
 _CLIENT_GONE = 499
@@ -62,7 +64,7 @@ class _Metrics:
         self.registry = prometheus_client.CollectorRegistry()
         self.requests = prometheus_client.Counter(
             "albert_requests",
-            "Prediction requests by signature and HTTP status.",
+            "Requests by signature, or search, and HTTP status.",
             ["signature", "code"],
             registry=self.registry,
         )
@@ -91,25 +93,24 @@ class _Metrics:
         )
 
 
-class _Predictions:
-    """Answers prediction requests within the limits."""
+# Returns the JSON of the answer to a request's body.
+_Answer = Callable[[Request, bytes], Awaitable[bytes]]
 
-    def __init__(
-        self, model: ExportedModel, config: ServingConfig, metrics: _Metrics
-    ) -> None:
-        self._model = model
+
+class _Limits:
+    """Answers requests within the limits of their number, size and time."""
+
+    def __init__(self, config: ServingConfig, metrics: _Metrics) -> None:
         self._config = config
         self._metrics = metrics
         self._pending = 0
-        self.batcher = Batcher(model, config, metrics.batch_rows)
         metrics.pending.set_function(lambda: self._pending)
-        metrics.waiting.set_function(self.batcher.waiting)
 
     @property
     def is_full(self) -> bool:
         return self._pending >= self._config.max_pending_requests
 
-    async def respond(self, request: Request) -> Response:
+    async def respond(self, request: Request, answer: _Answer) -> Response:
         """Returns the response to a request, or raises HTTPException."""
         if self.is_full:
             self._metrics.requests.labels("", 503).inc()
@@ -123,7 +124,7 @@ class _Predictions:
         request.state.signature = ""  # not known yet
         self._pending += 1
         try:
-            response = await self._within_time(request)
+            response = await self._within_time(request, answer)
             code = response.status_code
             return response
         except HTTPException as error:
@@ -137,13 +138,14 @@ class _Predictions:
                 time.perf_counter() - begin
             )
 
-    async def _within_time(self, request: Request) -> Response:
+    async def _within_time(self, request: Request, answer: _Answer) -> Response:
         late, seconds = 408, self._config.timeout_seconds
         try:
             async with asyncio.timeout(seconds):
                 body = await self._body(request)
                 late = 504
-                return await _unless_gone(request, self._predict(request, body))
+                content = await _unless_gone(request, answer(request, body))
+                return Response(content, media_type="application/json")
         except TimeoutError:
             raise HTTPException(
                 late, f"No answer within timeout_seconds={seconds:g}."
@@ -163,26 +165,34 @@ class _Predictions:
                 )
         return bytes(body)
 
-    async def _predict(self, request: Request, body: bytes) -> Response:
+
+class _Predictions:
+    """Answers prediction requests."""
+
+    def __init__(
+        self, model: ExportedModel, config: ServingConfig, metrics: _Metrics
+    ) -> None:
+        self._model = model
+        self.batcher = Batcher(model, config, metrics.batch_rows)
+        metrics.waiting.set_function(self.batcher.waiting)
+
+    async def answer(self, request: Request, body: bytes) -> bytes:
         signature, inputs, by_row = await asyncio.to_thread(
             read_request, body, self._model
         )
         request.state.signature = signature
         outputs = await self.batcher.outputs(signature, inputs)
-        content = await asyncio.to_thread(write_response, outputs, by_row)
-        return Response(content, media_type="application/json")
+        return await asyncio.to_thread(write_response, outputs, by_row)
 
 
-async def _unless_gone(
-    request: Request, response: Awaitable[Response]
-) -> Response:
-    """Returns the response; cancels it when the client has gone."""
+async def _unless_gone(request: Request, answer: Awaitable[bytes]) -> bytes:
+    """Returns the answer; cancels it when the client has gone."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    tasks = asyncio.ensure_future(response), asyncio.ensure_future(gone())
+    tasks = asyncio.ensure_future(answer), asyncio.ensure_future(gone())
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not tasks[0].done():
@@ -193,8 +203,11 @@ async def _unless_gone(
             task.cancel()
 
 
-def _page(name: str) -> HTMLResponse:
-    """Returns the page for browsers, which loads no other resources."""
+def _page(model_name: str, index: Index | None) -> HTMLResponse:
+    """Returns the page for browsers, which loads no other resources.
+
+    It shows its part on the model, and that on the index, where there is one.
+    """
     files = importlib.resources.files("albert_tf.serving")
     text = files.joinpath("page.html").read_text(encoding="utf-8")
 
@@ -208,8 +221,19 @@ def _page(name: str) -> HTMLResponse:
         f"{hashes('script')}; style-src {hashes('style')}; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'"
     )
+    index_name = index.name if index else ""
+    options = (
+        f"<option{' selected' * (name == DEFAULT_RANKING)}>{name}</option>"
+        for name in (index.rankings if index else ())
+    )
+    values = {
+        "PAGE_TITLE": html.escape(model_name or index_name),
+        "MODEL_NAME": html.escape(model_name),
+        "INDEX_NAME": html.escape(index_name),
+        "RANKING_OPTIONS": "".join(options),
+    }
     return HTMLResponse(
-        text.replace("MODEL_NAME", html.escape(name)),
+        re.sub("|".join(values), lambda name: values[name[0]], text),
         headers={
             "Content-Security-Policy": policy,
             "X-Content-Type-Options": "nosniff",
@@ -234,14 +258,33 @@ async def _error(request: Request, error: Exception) -> Response:
 
 
 def make_application(
-    model: ExportedModel, name: str, config: ServingConfig
+    model: ExportedModel | None,
+    name: str,
+    config: ServingConfig,
+    index: Index | None = None,
 ) -> Starlette:
-    """Returns an ASGI application that serves `/v1/models/<name>`."""
+    """Returns an ASGI application.
+
+    It serves a model at `/v1/models/<name>`, an index at `/v1/search`, or
+    both.
+    """
     metrics = _Metrics()
-    predictions = _Predictions(model, config, metrics)
+    limits = _Limits(config, metrics)
+    routes = [*_state_routes(limits, metrics)]
+    predictions = None
+    if model:
+        predictions = _Predictions(model, config, metrics)
+        routes += _model_routes(model, name, predictions, limits)
+    if index:
+        routes.append(_search_route(index, limits))
+    page = _page(name if model else "", index)
+    routes.append(Route("/", page, methods=["GET"]))
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        if not predictions:
+            yield
+            return
         batches = asyncio.create_task(predictions.batcher.run())
         yield
         batches.cancel()
@@ -249,18 +292,14 @@ def make_application(
             await batches
 
     return Starlette(
-        routes=[
-            *_model_routes(model, name, predictions),
-            *_state_routes(predictions, metrics),
-            Route("/", _page(name), methods=["GET"]),
-        ],
+        routes=routes,
         lifespan=lifespan,
         exception_handlers={HTTPException: _error, Exception: _error},
     )
 
 
 def _model_routes(
-    model: ExportedModel, name: str, predictions: _Predictions
+    model: ExportedModel, name: str, predictions: _Predictions, limits: _Limits
 ) -> Iterator[Route]:
     """Yields the paths of TensorFlow Serving's REST interface."""
 
@@ -272,7 +311,7 @@ def _model_routes(
 
     class Predict(OfModel):
         async def post(self, request: Request) -> Response:
-            return await predictions.respond(request)
+            return await limits.respond(request, predictions.answer)
 
     class Status(OfModel):
         async def get(self, request: Request) -> Response:
@@ -286,6 +325,19 @@ def _model_routes(
         yield Route(f"{path}:predict", Predict)
         yield Route(f"{path}/metadata", Metadata)
         yield Route(path, Status)
+
+
+def _search_route(index: Index, limits: _Limits) -> Route:
+    """Returns the path of searches."""
+
+    async def answer(request: Request, body: bytes) -> bytes:
+        request.state.signature = "search"
+        return await asyncio.to_thread(search_response, body, index)
+
+    async def search(request: Request) -> Response:
+        return await limits.respond(request, answer)
+
+    return Route("/v1/search", search, methods=["POST"])
 
 
 def _check_model(request: Request, name: str, version: str) -> None:
@@ -304,16 +356,14 @@ def _check_model(request: Request, name: str, version: str) -> None:
     )
 
 
-def _state_routes(
-    predictions: _Predictions, metrics: _Metrics
-) -> Iterator[Route]:
+def _state_routes(limits: _Limits, metrics: _Metrics) -> Iterator[Route]:
     """Yields the paths of health checks and metrics."""
 
     async def live(request: Request) -> Response:
-        return JSONResponse({"live": True, "ready": not predictions.is_full})
+        return JSONResponse({"live": True, "ready": not limits.is_full})
 
     async def ready(request: Request) -> Response:
-        full = predictions.is_full
+        full = limits.is_full
         return JSONResponse({"ready": not full}, 503 if full else 200)
 
     async def exposition(request: Request) -> Response:
@@ -328,7 +378,10 @@ def _state_routes(
 
 
 def make_server(
-    model: ExportedModel, name: str, config: ServingConfig
+    model: ExportedModel | None,
+    name: str,
+    config: ServingConfig,
+    index: Index | None = None,
 ) -> uvicorn.Server:
     """Returns a server; its `run` takes the sockets to listen at.
 
@@ -336,7 +389,7 @@ def make_server(
     """
     return uvicorn.Server(
         uvicorn.Config(
-            make_application(model, name, config),
+            make_application(model, name, config, index),
             http="h11",
             ws="none",
             proxy_headers=False,

@@ -103,6 +103,16 @@ class HeldOut:
             return None
         return self.split.describe()
 
+    def leaves_open(self, data_dir: str) -> bool:
+        """Returns whether neither flags nor files tell the dev examples."""
+        return self.split == WITHOUT_FLAGS and not self.reader.has(
+            data_dir, DEV
+        )
+
+    def divided_as(self, division: Mapping[str, Any]) -> "HeldOut":
+        """Returns a reader that divides as `division` has recorded it."""
+        return dataclasses.replace(self, split=Split(**division))
+
     def read(self, data_dir: str, split: str, log: Log) -> Sequence[Any]:
         """Returns the examples of a split; see `Reader`.
 

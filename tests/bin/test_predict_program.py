@@ -214,13 +214,14 @@ def test_an_array_has_a_row_for_an_error(model_dir, predict, tmp_path):
         f"--model_dir={directory}",
         *(f"--text={line}" for line in lines),
         f"--output={tmp_path}/a.npy",
+        "--pooling=mean_max",
     )
     assert done.status == BAD_DATA
     found = np.load(tmp_path / "a.npy")
     assert np.isnan(found).all(axis=1).tolist() == [True, False, True, False]
-    _, rows = predict("embed", directory, ["a"])
-    mean = json.loads(rows[0])["mean_embedding"]
-    np.testing.assert_allclose(found[1], mean, rtol=1e-5)
+    _, rows = predict("embed", directory, ["a"], "--pooling=mean_max")
+    vector = json.loads(rows[0])["mean_max_embedding"]
+    np.testing.assert_allclose(found[1], vector, rtol=1e-5)
 
 
 def test_a_header_and_an_unknown_column_write_nothing(model_dir, predict):

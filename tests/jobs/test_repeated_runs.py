@@ -43,7 +43,8 @@ def fake_run(config, run_dir):
         json.dumps({"job": "finetune", "config": settings})
     )
     best = max(value for value in values if value is not None)
-    return {"loss": 1.0 / config.training.seed, "accuracy": best}
+    # No metric: it is in no summary.
+    return {"loss": 1.0 / seed, "accuracy": best, "temperature": 1.5}
 
 
 def test_median_spread_and_last(tmp_path):
@@ -59,6 +60,7 @@ def test_median_spread_and_last(tmp_path):
         "spread": pytest.approx(0.7),
     }
     assert summary["accuracy of the last step"]["values"] == [0.8, 0.7, 0.1]
+    assert [*summary] == ["loss", "accuracy", "accuracy of the last step"]
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
     assert written == found.to_json()
     assert written["runs"][1]["run_dir"] == f"{tmp_path}/run-2"

@@ -11,14 +11,18 @@ from training_fixtures import random_model
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.io.json_files import write_json
 from albert_tf.jobs.task_evaluation import EvaluatedExamples, evaluate_task
 from albert_tf.tasks import feature_building
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.custom import classification_task
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.feature_building import FeatureBuilder
+from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
+from albert_tf.tasks.formats.rows import Reading
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
+from albert_tf.tasks.splits import WITHOUT_FLAGS, Split
 from albert_tf.training.evaluator import Evaluator
 
 CONFIG = FeatureConfig(max_seq_length=32)
@@ -131,3 +135,61 @@ def test_labels_of_a_model_are_sent_to_processes(
     ]
     one, two = (result.predictions() for result in found)
     assert one == two
+
+
+DIVISION = {"dev_fraction": 0.3, "seed": 5}
+
+
+@pytest.fixture
+def evaluate(tmp_path, tiny_tokenizer):
+    """Evaluates a model whose run held out 12 of 40 rows of one file.
+
+    Returns the locations of the examples, and what was logged.
+    """
+    model = random_model("classification")
+    rows = [f"bada {n},{model.labels[n % 3]}" for n in range(40)]
+    data = tmp_path / "rows.csv"
+    data.write_text("\n".join(["text,label", *rows]))
+    loaded = LoadedModel(model, tiny_tokenizer, 32)
+
+    def call(split, asked=WITHOUT_FLAGS):
+        return evaluate_task(
+            [str(tmp_path / "run" / "model")],
+            classification_task(Reading(split=asked)),
+            str(data),
+            split=split,
+            batch_size=8,
+            load=lambda _: loaded,
+            log=logged.append,
+        )
+
+    def locations(found):
+        return {example.location for example in found.scored.examples}
+
+    logged = []
+    asked = Split(DIVISION["dev_fraction"], DIVISION["seed"])
+    held_out = call("dev", asked).scored.examples
+    recorded = {
+        "job": "finetune",
+        "held_out": DIVISION,
+        "dev_examples": [examples_digest(held_out)],
+    }
+    (tmp_path / "run").mkdir()
+    write_json(tmp_path / "run" / "config.json", recorded)
+    return lambda *args: (logged.clear(), locations(call(*args)), [*logged])[1:]
+
+
+def test_the_rows_that_a_run_held_out_are_evaluated(evaluate):
+    found, logged = evaluate("dev")
+    asked, _ = evaluate("dev", Split(0.3, 5))
+    assert found == asked
+    assert len(found) == 12
+    assert not any("was trained on" in line for line in logged)
+
+
+def test_rows_that_a_model_was_trained_on_are_counted(evaluate):
+    _, logged = evaluate("test")
+    assert "was trained on 28 of these 40 examples" in logged[-1]
+    dev, _ = evaluate("dev")
+    other, logged = evaluate("dev", Split(0.3, 6))
+    assert f"trained on {len(other - dev)} of these" in logged[-1]

@@ -43,13 +43,17 @@ def model_of(name, policy="float32"):
     """Returns a model of a class, made once, with random weights."""
     kind = models()[name]
     labels = {"num_labels": LABELS} if kind.takes_labels() else {}
-    options = (
-        {"head_options": {"start_n_top": 3, "end_n_top": 2}}
-        if kind is AlbertForAnswerableQuestions
-        else {}
-    )
+    options = {
+        AlbertForAnswerableQuestions: {"start_n_top": 3, "end_n_top": 2},
+        AlbertForSentenceEmbedding: {"pooling": "mean_max"},
+    }.get(kind)
     return randomise(
-        kind(CONFIG, dtype=keras.DTypePolicy(policy), **labels, **options)
+        kind(
+            CONFIG,
+            dtype=keras.DTypePolicy(policy),
+            head_options=options,
+            **labels,
+        )
     )
 
 
@@ -184,14 +188,17 @@ def answerable_span(oracle, encoded, features, training=False):
 
 
 def sentence_embedding(oracle, encoded, features):
-    means = [
-        states[mask == 1].mean(0)
+    tokens = [
+        states[mask == 1]
         for states, mask in zip(
             encoded["sequence_output"], features["input_mask"], strict=True
         )
     ]
+    means = np.array([states.mean(0) for states in tokens])
+    maxima = np.array([states.max(0) for states in tokens])
     return {
-        "mean_embedding": np.array(means),
+        "embedding": np.concatenate([means, maxima], axis=1),
+        "mean_embedding": means,
         "cls_embedding": encoded["sequence_output"][:, 0],
     }
 
@@ -276,7 +283,7 @@ def test_contrast_of_pairs_is_infonce_and_leaves_padding_out():
     vectors[3] *= 100
     weights = np.array([1, 1, 1, 0], np.float32)
     total, weight = HEADS["sentence_embedding"].loss(
-        {"mean_embedding": ops.convert_to_tensor(vectors, "float32")},
+        {"embedding": ops.convert_to_tensor(vectors, "float32")},
         {"example_weights": ops.convert_to_tensor(weights)},
     )
     unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
@@ -423,7 +430,7 @@ def test_padding_never_changes_an_output(name):
         return outputs
 
     first = padded(6)
-    for outputs in (padded(1), padded(11), model(short)):
+    for outputs in (padded(1), padded(10), model(short)):
         assert_equal(outputs, first, tolerance=1e-6)
     # Other padding: not a bit differs.
     for key, value in padded(6).items():
@@ -478,6 +485,11 @@ def test_a_text_of_padding_alone_has_a_finite_embedding():
         ("AnswerableQuestions", {"head_options": {"n_top": 3}}, "of end_n_top"),
         ("AnswerableQuestions", {"head_options": {"start_n_top": 0}}, "from 1"),
         ("MultipleChoice", {"head_options": {"num_labels": 2}}, "one of none"),
+        (
+            "SentenceEmbedding",
+            {"head_options": {"pooling": "max"}},
+            "one of fi",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(name, arguments, text):

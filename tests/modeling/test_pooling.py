@@ -18,10 +18,16 @@ from numpy_albert import (
     randomise,
 )
 
-from albert_tf.config import ModelConfig, UserError, override, setting_fields
+from albert_tf.config import (
+    EmbeddingConfig,
+    ModelConfig,
+    UserError,
+    override,
+    setting_fields,
+)
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.heads import HEADS, DenseHead
-from albert_tf.modeling.heads.pooling import POOLINGS, TEXT_VECTOR
+from albert_tf.modeling.heads.pooling import EMBEDDINGS, POOLINGS, TEXT_VECTOR
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
@@ -132,6 +138,9 @@ def test_the_settings_choices_are_the_rows():
     choices = setting_fields(ModelConfig)["pooling"].metadata["choices"]
     assert tuple(choices) == tuple(POOLINGS)
     assert ModelConfig().pooling == "first"
+    settings = setting_fields(EmbeddingConfig().embeddings)
+    choices = settings["pooling"].metadata["choices"]
+    assert tuple(choices) == tuple(EMBEDDINGS)
 
 
 def test_the_heads_of_texts_read_the_pooled_vector():

@@ -8,6 +8,7 @@ from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
 )
+from albert_tf.modeling.weights.adapters import add_adapters
 from albert_tf.optim.variable_rules import (
     path_patterns,
     rate_multipliers,
@@ -120,6 +121,15 @@ def test_errors_name_the_pattern():
     assert len(message) < 500
     with pytest.raises(UserError, match="freeze='.' matches every variable"):
         trained_variables(model, ".")
+
+
+def test_a_freeze_that_leaves_no_adapter_is_refused():
+    model = AlbertForClassification(small(), num_labels=3)
+    add_adapters(model, 2, 0.0, trains_pooler=False)
+    with pytest.raises(UserError, match="'encoder' matches every low-rank ada"):
+        trained_variables(model, "encoder")
+    trained = trained_variables(model, "lora_kernel_a,classifier")
+    assert {v.name for v in trained} == {"lora_kernel_b"}
 
 
 def test_patterns_of_a_setting():

@@ -138,7 +138,7 @@ def test_embeddings_are_of_the_tokens_alone(predictor_of):
     loaded = predictor_of("classification").loaded
     tokenizer = loaded.tokenizer
     texts = ["the bada", "tepu " * 3]
-    together = list(Predictor(loaded, 2).embed(texts))
+    together = list(Predictor(loaded, 2, "mean_max").embed(texts))
     for text, embedding in zip(texts, together, strict=True):
         ids = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
         row = np.array([ids], np.int32)
@@ -150,6 +150,8 @@ def test_embeddings_are_of_the_tokens_alone(predictor_of):
         for found, expected in (
             (embedding.mean, np.mean(states, axis=0)),
             (embedding.cls, states[0]),
+            (embedding.vector[: len(states[0])], np.mean(states, axis=0)),
+            (embedding.vector[len(states[0]) :], np.max(states, axis=0)),
         ):
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 

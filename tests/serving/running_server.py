@@ -133,14 +133,15 @@ class Client:
 
 
 @contextlib.contextmanager
-def serving(model, **settings):
+def serving(model, index=None, **settings):
     """Yields a client of a server, which ends afterwards."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = make_server(model, model.name, ServingConfig(**settings))
+    name = model.name if model else ""
+    server = make_server(model, name, ServingConfig(**settings), index)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
-        yield Client(model.name, listener.getsockname()[1])
+        yield Client(name, listener.getsockname()[1])
     finally:
         server.should_exit = True
         thread.join(30)

@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 from running_server import StubModel, serving
 
+from albert_tf.config import UserError
 from albert_tf.interchange.export.exported_model import ExportedModel
+from albert_tf.search.index import Index
+from albert_tf.search.index_writer import write_index
+from albert_tf.serving.search_json import search_response
+from data_prep.passages import Passage
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +34,19 @@ def stub():
     model = StubModel()
     yield model
     model.go.set()
+
+
+@pytest.fixture
+def index(tmp_path):
+    passages = [
+        Passage("a.txt", 1, "The sea is deep."),
+        Passage("b.txt#2", 3, "Mountains are high."),
+    ]
+    path = str(tmp_path / "index & all")
+    write_index(
+        path, passages, lambda texts: np.ones([len(texts), 2]), model={}
+    )
+    return Index.open(path)
 
 
 TEXTS = ["The bada of gule.", "ÉLÈVE à l'École"]
@@ -351,3 +369,45 @@ def test_the_page_escapes_the_name_of_the_model(stub):
         assert "<h1 id=\"model\">&lt;script&gt;a</h1>" in client.ask(
             "GET", "/"
         )[2]  # fmt: skip
+
+
+def test_a_question_gets_the_passages_that_have_its_words(index):
+    with serving(None, index) as client:
+        asked = json.dumps({"query": "How high?", "top_k": 1})
+        status, _, answer = client.ask("POST", "/v1/search", asked)
+        assert client.metric(
+            'albert_requests_total{code="200",signature="search"}'
+        )
+    assert (status, answer["query"]) == (200, "How high?")
+    (passage,) = answer["passages"]
+    assert passage.pop("score") > 0
+    assert passage == {
+        "document": "b.txt#2",
+        "place": 3,
+        "text": "Mountains are high.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"query": " "}, "Expected a question as query, got ' '."),
+        ({"query": "a", "top_k": 0}, "from 1 to 100 as top_k, got 0."),
+        ({"query": "a", "k": 1}, "the keys query, top_k, ranking; got 'k'."),
+        # It needs the index's model.
+        ({"query": "a", "ranking": "hybrid"}, "is not one of tfidf, bm25."),
+    ],
+)
+def test_what_is_no_search_is_an_error_in_json(index, asked, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        search_response(json.dumps(asked).encode(), index)
+
+
+def test_the_page_has_the_parts_of_what_is_served(index, stub):
+    with serving(stub, index) as client:
+        _, _, page = client.ask("GET", "/")
+    assert '<h1 id="model">stub</h1>' in page
+    assert '<span id="index">index &amp; all</span>' in page
+    assert "<option selected>tfidf</option><option>bm25</option>" in page
+    with serving(stub) as client:
+        assert '<span id="index"></span>' in client.ask("GET", "/")[2]

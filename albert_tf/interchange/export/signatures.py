@@ -13,7 +13,7 @@ from albert_tf.interchange.export.exported_weights import (
 from albert_tf.interchange.export.length_groups import by_length
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import Head
-from albert_tf.modeling.heads.pooling import mean_of_tokens
+from albert_tf.modeling.heads.pooling import EMBEDDINGS
 from albert_tf.tasks.kinds.multi_label import thresholds
 from albert_tf.text.in_graph import InGraphTokenizer
 
@@ -222,9 +222,12 @@ class SignatureGraph:
             outputs = self.loaded.model.encode(features)
         states = outputs["sequence_output"]
         mask = tf.reshape(features["input_mask"], tf.shape(states)[:2])
+        names = {"mean_output": "mean", "cls_output": "first"}
+        if self.loaded.model.head_options.get("pooling") == "mean_max":
+            names["mean_max_output"] = "mean_max"
         found = {
-            "mean_output": mean_of_tokens(states, mask),
-            "cls_output": tf.cast(states[:, 0], tf.float32),
+            name: EMBEDDINGS[pooling](states, mask)
+            for name, pooling in names.items()
         }
         if "pooled_output" in outputs:
             pooled = outputs["pooled_output"]

@@ -49,6 +49,8 @@ class TextSignatures(SignatureGraph):
             {
                 "mean_output": "mean state of the tokens",
                 "cls_output": "state of [CLS]",
+                "mean_max_output": "mean_output, then the maximum of the "
+                "states of the tokens",
                 "pooled_output": "pooled state of [CLS]",
             },
         )

@@ -72,6 +72,8 @@ class Head(ConfiguredLayer):
         sequence_features: features and labels `[batch, seq]`, beside the
             encoder's inputs.
         options: constructor arguments beside the architecture.
+        option_choices: the values of options that are names; others are whole
+            numbers from 1.
         has_sequence_outputs: whether outputs are `[batch, seq, ...]`.
         reads_choices: whether the encoder's inputs are `[batch, choices,
             seq]`.
@@ -92,6 +94,7 @@ class Head(ConfiguredLayer):
     label_weights: str = "example_weights"
     sequence_features: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    option_choices: Mapping[str, tuple[str, ...]] = {}
     has_sequence_outputs: bool = False
     reads_choices: bool = False
     has_several_labels: bool = False

@@ -1,13 +1,13 @@
 """Sentence embeddings: the states of a text as one vector."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.modeling.heads.base import Head, Tensors
-from albert_tf.modeling.heads.pooling import mean_of_tokens
-from albert_tf.modeling.layers import serializable
+from albert_tf.modeling.heads.pooling import EMBEDDINGS
+from albert_tf.modeling.layers import Config, serializable
 from albert_tf.modeling.losses import Pair, weighted_contrast
 
 
@@ -15,16 +15,26 @@ from albert_tf.modeling.losses import Pair, weighted_contrast
 class SentenceEmbeddingHead(Head):
     """A vector for a text, without weights.
 
+    `embedding` is that of the head's `pooling`, a row of EMBEDDINGS;
     `mean_embedding` is the mean of the states of the tokens, `cls_embedding`
-    the state of the first one; float32 `[batch, H]`. Of pairs of texts that
-    belong together (`input_ids` `[batch, 2, seq]`) both are `[batch, 2, H]`,
-    and the means have a loss, which needs no label.
+    the state of the first one. They are float32 `[batch, H]`, with `mean_max`
+    2 * H. Of pairs of texts that belong together (`input_ids` `[batch, 2,
+    seq]`) all are `[batch, 2, H]`, and `embedding` has a loss, which needs no
+    label.
     """
 
     head_name = "sentence_embedding"
     model_name = "AlbertForSentenceEmbedding"
     reads = "sequence_output"
-    outputs = ("mean_embedding", "cls_embedding")
+    outputs = ("embedding", "mean_embedding", "cls_embedding")
+    options = ("pooling",)
+    option_choices: ClassVar = {"pooling": tuple(EMBEDDINGS)}
+
+    def __init__(
+        self, config: Config, pooling: str = "mean", **kwargs: Any
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self.pooling = pooling
 
     def call(
         self,
@@ -33,23 +43,27 @@ class SentenceEmbeddingHead(Head):
         dropout_keys: Tensor | None = None,
         training: bool = False,
     ) -> Tensors:
-        """Returns `mean_embedding` and `cls_embedding` `[batch, H]`."""
+        """Returns the three vectors of each text."""
         hidden = encoded["sequence_output"]
         mask = features["input_mask"]
         rows = ops.reshape(mask, (-1, ops.shape(mask)[-1]))
         vectors = {
-            "mean_embedding": mean_of_tokens(hidden, rows),
-            "cls_embedding": ops.cast(hidden[:, 0], "float32"),
+            "embedding": EMBEDDINGS[self.pooling](hidden, rows),
+            "mean_embedding": EMBEDDINGS["mean"](hidden, rows),
+            "cls_embedding": EMBEDDINGS["first"](hidden, rows),
         }
         if len(mask.shape) == 2:
             return vectors
-        shape = (-1, ops.shape(mask)[1], hidden.shape[-1])
-        return {n: ops.reshape(v, shape) for n, v in vectors.items()}
+        number = ops.shape(mask)[1]
+        return {
+            name: ops.reshape(value, (-1, number, value.shape[-1]))
+            for name, value in vectors.items()
+        }
 
     @classmethod
     def loss(cls, outputs: dict, features: dict) -> Pair | None:
         """Returns the `weighted_contrast` of pairs; None for single texts."""
-        vectors = outputs["mean_embedding"]
+        vectors = outputs["embedding"]
         if len(vectors.shape) == 2:
             return None
         return weighted_contrast(vectors, features.get(cls.label_weights))

@@ -1,7 +1,7 @@
-"""Poolings: the states of a text as one vector, POOLINGS.
+"""Poolings: the states of a text as one vector, POOLINGS and EMBEDDINGS.
 
-A head that reads TEXT_VECTOR gets the one that the architecture's `pooling`
-names.
+A head that reads TEXT_VECTOR gets the row of POOLINGS that the architecture's
+`pooling` names. Embeddings are rows of EMBEDDINGS, which have no weights.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,14 +46,32 @@ def maximum_of_tokens(sequence_output: Tensor, input_mask: Tensor) -> Tensor:
     return ops.where(ops.any(is_token, axis=1), found, 0.0)
 
 
-def _mean(states: Tensor, features: Mapping) -> Tensor:
-    return mean_of_tokens(states, features["input_mask"])
-
-
-def _mean_and_maximum(states: Tensor, features: Mapping) -> Tensor:
-    mask = features["input_mask"]
-    parts = [mean_of_tokens(states, mask), maximum_of_tokens(states, mask)]
+def mean_and_maximum(sequence_output: Tensor, input_mask: Tensor) -> Tensor:
+    """Returns both of a text's tokens, float32 `[batch, 2 * H]`."""
+    pools = mean_of_tokens, maximum_of_tokens
+    parts = [pool(sequence_output, input_mask) for pool in pools]
     return ops.concatenate(parts, axis=-1)
+
+
+def state_of_first(sequence_output: Tensor, input_mask: Tensor) -> Tensor:
+    """Returns the state of [CLS], float32 `[batch, H]`."""
+    del input_mask
+    return ops.cast(sequence_output[:, 0], "float32")
+
+
+# Functions of the states `[batch, seq, H]` and the mask, without weights. The
+# names are choices in the settings, too (config/training.py).
+EMBEDDINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "first": state_of_first,
+    "mean": mean_of_tokens,
+    "mean_max": mean_and_maximum,
+}
+
+
+def _embedding(name: str) -> Callable[[Tensor, Mapping], Tensor]:
+    """Returns a row of EMBEDDINGS as a function of the encoder's inputs."""
+    pool = EMBEDDINGS[name]
+    return lambda states, features: pool(states, features["input_mask"])
 
 
 def _mean_and_ngrams(states: Tensor, features: Mapping) -> Tensor:
@@ -108,8 +126,8 @@ class Pooling(NamedTuple):
 _STATES = "sequence_output"
 POOLINGS: dict[str, Pooling] = {
     _COMMON: Pooling(POOLED_OUTPUT, lambda pooled, features: pooled),
-    "mean": Pooling(_STATES, _mean),
-    "mean_max": Pooling(_STATES, _mean_and_maximum, 2),
+    "mean": Pooling(_STATES, _embedding("mean")),
+    "mean_max": Pooling(_STATES, _embedding("mean_max"), 2),
     "mean_ngrams": Pooling(_STATES, _mean_and_ngrams, 1, NGRAM_BUCKETS),
     "pair_mean": Pooling(_STATES, _pair_means, 4),
     "pair_mean_ngrams": Pooling(

@@ -88,7 +88,9 @@ class ModelDescription:
     config: ModelConfig
     max_seq_length: int
     labels: list[str] | None = None
-    head_options: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    head_options: Mapping[str, int | str] = dataclasses.field(
+        default_factory=dict
+    )
     ours: bool = True
 
     @property

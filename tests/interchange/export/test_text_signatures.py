@@ -207,8 +207,12 @@ def test_sentence_order_is_that_of_the_model(load, serve):
 )
 def test_embeddings_are_those_of_predict(load, serve, head):
     got = serve(head, "embed", text=TEXTS)
-    want = [vector.mean for vector in Predictor(load(head)).embed(TEXTS)]
+    vectors = list(Predictor(load(head)).embed(TEXTS))
+    want = [vector.mean for vector in vectors]
     np.testing.assert_allclose(got["mean_output"], want, **CLOSE)
+    if head == "sentence_embedding":
+        want = [vector.vector for vector in vectors]
+        np.testing.assert_allclose(got["mean_max_output"], want, **CLOSE)
     assert got["pooled_output"].shape == (len(TEXTS), 16)
     if head != "classification":
         default = serve(head, "serving_default", text=TEXTS)

@@ -1,0 +1,38 @@
+"""JSON of searches in an index: requests and responses."""
+
+import json
+
+from albert_tf.config import require, shown
+from albert_tf.io.json_files import parse_json
+from albert_tf.search.index import DEFAULT_RANKING, DEFAULT_TOP_K, Index, answer
+
+# The most passages in a response.
+_MAX_TOP_K = 100
+
+
+def search_response(body: bytes, index: Index) -> bytes:
+    """Returns the JSON of the best passages for a request's question.
+
+    Raises:
+        UserError: for what is no request for the index.
+    """
+    fields = parse_json(body, "The request")
+    known = ("query", "top_k", "ranking")
+    unknown = ", ".join(shown(name) for name in fields if name not in known)
+    require(
+        not unknown, f"Expected the keys {', '.join(known)}; got {unknown}."
+    )
+    query = fields.get("query")
+    require(
+        isinstance(query, str) and bool(query.strip()),
+        f"Expected a question as query, got {shown(query)}.",
+    )
+    top_k = fields.get("top_k", DEFAULT_TOP_K)
+    require(
+        type(top_k) is int and 1 <= top_k <= _MAX_TOP_K,
+        f"Expected a whole number from 1 to {_MAX_TOP_K} as top_k, got "
+        f"{shown(top_k)}.",
+    )
+    ranking = fields.get("ranking", DEFAULT_RANKING)
+    (hits,) = index.search([query], top_k, ranking)
+    return json.dumps(answer(query, hits)).encode()

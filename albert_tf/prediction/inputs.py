@@ -264,10 +264,11 @@ def _json_inputs(
         with contextlib.ExitStack() as stack:
             stored = lines or stack.enter_context(open_plain(path))
             found = (n for n in decoded(stored, path) if n[1].strip())
-            for first in itertools.islice(found, 1):
-                refuse_array(path, first[1])
-                found = itertools.chain([first], found)
-            yield from _inputs(found, _json_record, form, roles_of)
+            first = list(itertools.islice(found, 1))
+            for _, text, _ in first:
+                refuse_array(path, text)
+            rows = itertools.chain(first, found)
+            yield from _inputs(rows, _json_record, form, roles_of)
 
     return Inputs(inputs, table=Table(path, JSON_LINES))
 

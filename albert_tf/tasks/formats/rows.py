@@ -138,11 +138,14 @@ class Record:
 
         An empty text, or list, has none. In a table a list is written as JSON.
         """
-        found = self.texts(name)
-        if isinstance(found, str) and _LIST.match(found):
-            found = _listed_in(found)
-        elif isinstance(found, str):
-            found = tuple(found.split(separator)) if found.strip() else ()
+        texts = self.texts(name)
+        found: tuple[str, ...] | None
+        if not isinstance(texts, str):
+            found = texts
+        elif _LIST.match(texts):
+            found = _listed_in(texts)
+        else:
+            found = tuple(texts.split(separator)) if texts.strip() else ()
         labels = [label.strip() for label in found or ()]
         if found is None or not all(labels):
             raise RowError(

@@ -1,8 +1,8 @@
-"""Recognises text files in UTF-16 and UTF-32, which no reader here takes."""
+"""Recognises files that no reader of text takes: UTF-16, UTF-32, archives."""
 
 import codecs
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = {
@@ -18,12 +18,28 @@ _NULS: dict[tuple[bool, ...], str] = {
     (False, True, True, True): "UTF-32LE",
     (True, True, True, False): "UTF-32BE",
 }
+# What else may have the name of a text file, by its first bytes.
+_OTHERS = {
+    b"PK\x03\x04": "an Excel workbook or another ZIP archive",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook",
+    b"PAR1\x15": "a Parquet file",
+    b"\x1f\x8b": "a gzip file",
+}
 HEAD_BYTES = 1024
 
 
-def refuse_utf16(path: str, content: bytes) -> None:
-    """Raises UserError if a file is UTF-16 or UTF-32, by its HEAD_BYTES."""
+def refuse_other_than_text(path: str, content: bytes) -> None:
+    """Raises UserError if a file is no text, by its HEAD_BYTES.
+
+    Texts in UTF-16 and UTF-32 are none here.
+    """
     head = content[:HEAD_BYTES]
+    for mark, form in _OTHERS.items():
+        require(
+            not head.startswith(mark),
+            f"{path} is {form}, expected text in UTF-8; convert the file, or "
+            "give it the name of its form.",
+        )
     columns = [head[i::4] for i in range(4)]
     nuls = tuple(2 * c.count(0) > len(c) for c in columns)
     marked = (name for mark, name in _MARKS.items() if head.startswith(mark))

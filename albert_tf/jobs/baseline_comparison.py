@@ -167,8 +167,11 @@ def _compared(
 
 
 def _advice(comparisons: Sequence[Comparison], model: ModelConfig) -> list[str]:
-    """Returns advice, unless the model is better than the simple one."""
-    if all(comparison.is_better for comparison in comparisons):
+    """Returns advice, unless the model is better than the simple one.
+
+    A model without an error needs none.
+    """
+    if all(each.is_better or each.model == 1.0 for each in comparisons):
         return []
     if model.hidden_size < PAPER_WIDTH:
         return [

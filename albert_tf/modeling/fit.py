@@ -269,6 +269,7 @@ class FittableModel(CheckedSteps):
             # `call` does not check values in a graph that trains.
             self.checked(x, self.features_of_heads(), in_graph=True)
         if self._compile_loss is not None:
+            _refuse_probabilities(self._compile_config.config["loss"])
             compared = self._for_keras(x, y, y_pred, sample_weight)
             return super().compute_loss(x, *compared, training=training)
         require(
@@ -453,3 +454,24 @@ class FittableModel(CheckedSteps):
                 counted=counted,
             )
         return labels, weights
+
+
+def _refuse_probabilities(losses: Any) -> None:
+    """Raises UserError for a loss of probabilities, as Keras' are by default.
+
+    The heads give logits, which it would clip to the range from 0 to 1.
+    """
+    for loss in keras.tree.flatten(losses):
+        found = keras.losses.get(loss) if isinstance(loss, str) else loss
+        name = getattr(found, "__name__", type(found).__name__)
+        of_logits = getattr(found, "from_logits", None)
+        if of_logits is None and inspect.isfunction(found):
+            parameters = inspect.signature(found).parameters
+            if "from_logits" in parameters:
+                of_logits = parameters["from_logits"].default
+        require(
+            of_logits is not False,
+            f"The loss {name} takes probabilities, and the model gives logits: "
+            "give compile() the loss of Keras with from_logits=True, or none, "
+            "for the model's own.",
+        )

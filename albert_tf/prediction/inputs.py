@@ -15,7 +15,7 @@ from typing import Any
 from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.compression import open_plain
-from albert_tf.io.encoding import refuse_utf16
+from albert_tf.io.encoding import refuse_other_than_text
 from albert_tf.prediction.forms import (
     CHOICES,
     PAIR,
@@ -40,6 +40,7 @@ from albert_tf.tasks.formats.rows import (
     ending_of,
     json_record,
     open_rows,
+    refuse_array,
 )
 from albert_tf.tasks.formats.tables import DELIMITERS, Row
 
@@ -54,7 +55,7 @@ _NAMES = {n for f in (PAIR, QUESTION, CHOICES) for n in f.columns} | {
 
 
 # Ends of names of files with columns, by the values of --input_format.
-INPUT_FORMATS = {ending.removeprefix("."): ending for ending in EXTENSIONS}
+INPUT_FORMATS = {e.removeprefix("."): ending_of(f"a{e}") for e in EXTENSIONS}
 # What the name of a column looks like.
 _NAME = re.compile(r"[^\W\d][\w.-]*")
 
@@ -121,7 +122,7 @@ def decoded(
     for number, line in enumerate(lines, start=1):
         location = f"{source}, line {number}"
         if number == 1:
-            refuse_utf16(source, line)
+            refuse_other_than_text(source, line)
             line = line.removeprefix(codecs.BOM_UTF8)
         error = None
         try:
@@ -147,10 +148,6 @@ def read_lines(
     first = next(found, None)
     if first is None:
         raise UserError(f"{source} is empty.")
-    require(
-        not (may_have_header and first[1].startswith("PAR1")),
-        f"{source} is a Parquet file; end its name with .parquet.",
-    )
     if may_have_header:
         _refuse_header(first[1], source, ())
 
@@ -267,7 +264,11 @@ def _json_inputs(
         with contextlib.ExitStack() as stack:
             stored = lines or stack.enter_context(open_plain(path))
             found = (n for n in decoded(stored, path) if n[1].strip())
-            yield from _inputs(found, _json_record, form, roles_of)
+            first = list(itertools.islice(found, 1))
+            for _, text, _ in first:
+                refuse_array(path, text)
+            rows = itertools.chain(first, found)
+            yield from _inputs(rows, _json_record, form, roles_of)
 
     return Inputs(inputs, table=Table(path, JSON_LINES))
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
-from albert_tf.io.compression import SUFFIXES
+from albert_tf.io.compression import SUFFIXES, plain_name
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.examples import Log
+from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.columns import (
     choice_examples,
     infer_columns,
@@ -31,6 +31,7 @@ from albert_tf.tasks.formats.entity_spans import (
 from albert_tf.tasks.formats.rows import (
     AS_BY_DEFAULT,
     EXTENSIONS,
+    JSON_EXTENSIONS,
     LABEL_COLUMN,
     LABELS_COLUMN,
     Reading,
@@ -52,7 +53,6 @@ from albert_tf.tasks.kinds.token_classification import (
 from albert_tf.tasks.metrics import scalar
 from albert_tf.tasks.splits import HeldOut, Split
 
-_JSON_LINES = (".jsonl",)
 _CONLL_EXTENSIONS = (".conll", ".txt", ".tsv")
 
 
@@ -91,9 +91,11 @@ class SplitFiles:
         if not found and split != "dev":
             found = self._whole(data_dir)
         names = [split + extension for extension in self.extensions]
+        stored = listed(_names(data_dir), 12)
         require(
             bool(found),
-            f"{data_dir} has no {' or '.join(names)}, which the task needs.",
+            f"{data_dir} has no {' or '.join(names)}, which the task needs; it "
+            f"{f'holds {stored}' if stored else 'is empty or missing'}.",
         )
         require(
             len(found) == 1,
@@ -117,7 +119,10 @@ class SplitFiles:
         return [
             path
             for path in paths
-            if ending_of(path) in self.extensions and files.isfile(path)
+            if ending_of(path) in self.extensions
+            # Others may lie beside a table.
+            and not plain_name(path).lower().endswith(".json")
+            and files.isfile(path)
         ]
 
 
@@ -268,7 +273,7 @@ _FORMS = (
         EntityClassification(),
         _read_entities,
         {},
-        _JSON_LINES,
+        JSON_EXTENSIONS,
     ),
     _Form(
         {"word": _ONE, "tag": _ONE},
@@ -449,7 +454,7 @@ def entity_task(reading: Reading = AS_BY_DEFAULT) -> Task:
         name="entities",
         kind=EntityClassification(),
         reader=held_out(
-            SplitFiles(read_file, _JSON_LINES),
+            SplitFiles(read_file, JSON_EXTENSIONS),
             EntityClassification(),
             reading.split,
         ),

@@ -11,7 +11,7 @@ from typing import BinaryIO, TextIO
 
 from albert_tf.config import UserError
 from albert_tf.io.compression import DamagedFile, buffered, unpacked
-from albert_tf.io.encoding import HEAD_BYTES, refuse_utf16
+from albert_tf.io.encoding import HEAD_BYTES, refuse_other_than_text
 
 _BUFFER_BYTES = 1 << 17
 
@@ -41,7 +41,7 @@ def open_text(
             binary = unpacked(path, stored)
             if binary is not stored:
                 binary = buffered(_until_damage(binary.read1, on_damage))
-            refuse_utf16(path, binary.peek(HEAD_BYTES))
+            refuse_other_than_text(path, binary.peek(HEAD_BYTES))
             yield io.TextIOWrapper(
                 binary, encoding="utf-8-sig", errors="surrogateescape"
             )

@@ -1,7 +1,7 @@
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.io.encoding import refuse_utf16
+from albert_tf.io.encoding import refuse_other_than_text
 
 TEXT = "Tea, café and salt.\nMore of it: 1, 2, 3.\n" * 40
 
@@ -20,11 +20,20 @@ def test_utf16_and_utf32_are_named(encoding, text):
     with pytest.raises(
         UserError, match=rf"^a is {name}, expected .* -f {name} "
     ):
-        refuse_utf16("a", text.encode(encoding))
+        refuse_other_than_text("a", text.encode(encoding))
+
+
+def test_archives_are_named():
+    for content, name in (
+        (b"PK\x03\x04\x14\0", "an Excel workbook or another ZIP archive"),
+        (b"PAR1\x15\x04", "a Parquet file"),
+    ):
+        with pytest.raises(UserError, match=f"^a is {name}, expected text"):
+            refuse_other_than_text("a", content)
 
 
 def test_other_bytes_pass():
     for content in (b"", b"a", b"\0", b"\0" * 2000, b"a\0b c d " * 200):
-        refuse_utf16("a", content)
+        refuse_other_than_text("a", content)
     for encoding in ("utf-8", "utf-8-sig", "latin1"):
-        refuse_utf16("a", TEXT.encode(encoding))
+        refuse_other_than_text("a", TEXT.encode(encoding))

@@ -8,6 +8,7 @@ import pytest
 from albert_tf.config import FeatureConfig, ModelConfig
 from albert_tf.jobs.baseline_comparison import (
     Comparison,
+    _advice,
     compare_with_baseline,
     no_better_than_guessing,
 )
@@ -105,6 +106,11 @@ def test_a_better_model_is_told_without_advice():
     half = 1.96 * math.sqrt(0.25 * 0.75 / 40)
     ends = (comparison["low"], comparison["high"])
     assert ends == pytest.approx((0.25 - half, 0.25 + half), abs=0.03)
+
+
+def test_a_model_without_an_error_gets_no_advice():
+    perfect = Comparison("accuracy", TITLE, 9, 1.0, 1.0, 0.0, 0.0, 0.0)
+    assert _advice([perfect], ModelConfig()) == []
 
 
 @pytest.mark.parametrize(

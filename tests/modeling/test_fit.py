@@ -557,6 +557,21 @@ def test_a_batch_that_weighs_nothing_has_no_gradient(classified):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "sparse_categorical_crossentropy",
+        {"logits": keras.losses.sparse_categorical_crossentropy},
+        keras.losses.SparseCategoricalCrossentropy(),
+    ],
+)
+def test_losses_of_probabilities_are_refused(loss):
+    inputs, labels = parted(NAME)
+    model = compiled(NAME, loss=loss)
+    with pytest.raises(UserError, match="gives logits: give .* from_logits=T"):
+        model.evaluate(inputs, labels, verbose=0)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_one_hot_labels_need_a_loss_for_them(dtype):
     inputs, labels = parted(NAME)

@@ -188,5 +188,10 @@ def test_a_text_is_no_header(line):
 
 
 def test_parquet_by_another_name_is_no_text():
-    with pytest.raises(UserError, match="a.txt is a Parquet file; end its nam"):
+    with pytest.raises(UserError, match="a.txt is a Parquet file, expected t"):
         of_lines(b"PAR1\x15\x04", SINGLE)
+
+
+def test_a_json_array_is_no_text(tmp_path):
+    with pytest.raises(UserError, match="a.json is a JSON array, expected an"):
+        of_table(tmp_path, "a.json", '[{"text": "a"}]', SINGLE)

@@ -120,10 +120,10 @@ def lines_of(*values):
                 {"label": 2, "text": "e", "more": "f"},
             )
             + "{\n",
-            [2, 5],
-            "5 of 7 rows are bad: expected the columns text, label, as most "
-            "lines have (--columns names others) (2: lines 1, got text; 6, got "
-            "label, text, more); expected an object (1: line 3, got []); "
+            [2, 5, 6],
+            "4 of 7 rows are bad: expected the columns text, label, as most "
+            "lines have (--columns names others) (1: line 1, got text); "
+            "expected an object (1: line 3, got []); "
             'expected a string as text (1: line 4, got ["c"]); expected JSON '
             "(1: line 7 "
             "(Expecting property name enclosed in double quotes: line 1 "

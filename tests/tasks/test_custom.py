@@ -110,7 +110,9 @@ def test_the_file_of_a_split(write, tmp_path):
         return reader.read(directory, "dev", print)
 
     directory, bucket = str(tmp_path), f"file://{tmp_path}"
-    with pytest.raises(UserError, match="no dev.tsv or dev.csv or dev.js"):
+    write("dev.xlsx", "")
+    missing = "no dev.tsv or dev.csv or dev.js.* task needs; it holds dev.xlsx"
+    with pytest.raises(UserError, match=missing):
         path_in(directory)
     path = write("dev.jsonl", "{}")
     assert path_in(directory) == path
@@ -280,6 +282,9 @@ def test_without_columns_they_are_those_of_training(write, tmp_path):
         ('""', ()),
         ("[]", ()),
         ('["a; b", 7]', ("a; b", "7")),
+        # As tables have lists.
+        (r'"[\"a; b\", \"c\"]"', ("a; b", "c")),
+        ('"[c]; d"', ("[c]", "d")),
     ],
 )
 def test_labels_in_json_lines(write, tmp_path, cell, labels):
@@ -295,8 +300,15 @@ def test_labels_in_json_lines(write, tmp_path, cell, labels):
         (
             "labels=b",
             "a,,b",
-            "train.tsv:2: expected labels with ',' between them, or nothing, "
-            "as 'b', got \"a,,b\".",
+            "train.tsv:2: expected labels with ',' between them, a list of "
+            "strings in JSON, or nothing, as 'b', got \"a,,b\".",
+        ),
+        # The list of a data frame.
+        (
+            "labels=b",
+            "['a', 'b']",
+            "train.tsv:2: expected labels with ',' between them, a list of "
+            "strings in JSON, or nothing, as 'b', got \"['a', 'b']\".",
         ),
         (
             "label=b,label=a",

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import re
 from collections.abc import Sequence
 
 from albert_tf.config import require, shown
@@ -14,10 +13,16 @@ from albert_tf.tasks.examples import (
     listed,
 )
 from albert_tf.tasks.formats.race import LETTERS, question_with_option
-from albert_tf.tasks.formats.rows import LABEL_COLUMN, Record, Roles, Rows
+from albert_tf.tasks.formats.rows import (
+    LABEL_COLUMN,
+    UNNAMED,
+    Record,
+    Roles,
+    Rows,
+)
 
-# The index of a data frame, as pandas writes it and as it reads that again.
-_UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
+# Columns that are the texts whatever others there are.
+TEXT_COLUMNS = ("text", "text_pair")
 
 
 def text_examples(rows: Rows, roles: Roles, labelled: bool) -> list[Example]:
@@ -74,19 +79,28 @@ def infer_columns(
 ) -> Roles:
     """Returns the columns of a file: one or two of texts, and that of labels.
 
-    Columns without a name, an index, are ignored. Logs a line on them, and on
-    a pair. Lines of JSON that differ from most in their columns are bad rows.
-    Raises UserError for other columns than these.
+    The texts are `text` and perhaps `text_pair`; in a file without `text` they
+    are all columns but those without a name, an index. Columns are those that
+    most rows have, and lines of JSON that differ in what is read are bad rows.
+    Logs a line on the columns that are ignored, and on a pair. Raises UserError
+    for other columns than these.
     """
-    counts = collections.Counter(frozenset(r.values) for r in rows.records)
-    ((most, _),) = counts.most_common(1)
-    names = next(
-        r.values.keys() for r in rows.records if r.values.keys() == most
-    )
-    index = [name for name in names if _UNNAMED.fullmatch(name)]
-    texts = [n for n in names if n != label and n not in index]
+
+    def most_have(names: set[str]) -> list[str]:
+        counts = collections.Counter(
+            frozenset(names & r.values.keys()) for r in rows.records
+        )
+        ((most, _),) = counts.most_common(1)
+        return [name for name in rows.columns if name in most]
+
+    readable = {*rows.columns}
+    names = most_have(readable)
+    if TEXT_COLUMNS[0] in names:
+        readable = {*TEXT_COLUMNS, label}
+    expected = most_have(readable)
+    texts = [n for n in expected if n != label and not UNNAMED.fullmatch(n)]
     require(
-        (label in names or not labelled) and len(texts) in (1, 2),
+        (label in expected or not labelled) and len(texts) in (1, 2),
         f"{rows.head}: expected one or two columns of texts and "
         f"{label!r}, got {listed(names, 12)}; name the columns with "
         "--columns.",
@@ -94,18 +108,21 @@ def infer_columns(
 
     def check(record: Record) -> Record:
         # Otherwise the second text of some lines would be ignored silently.
-        if record.values.keys() != names:
+        if readable & record.values.keys() != {*expected}:
             raise RowError(
                 record.location,
-                f"expected the columns {listed(names, 12)}, as most lines have "
-                "(--columns names others)",
+                f"expected the columns {listed(expected, 12)}, as most lines "
+                "have (--columns names others)",
                 f", got {listed(record.values, 12)}",
             )
         return record
 
     rows.records = rows.apply(check)
-    if index:
-        rows.log(f"{rows.head}: {index} is the name of an index, and ignored.")
+    if ignored := [n for n in rows.columns if n not in (*texts, label)]:
+        rows.log(
+            f"{rows.head}: columns that are ignored: "
+            f"{', '.join(map(shown, ignored[:12]))}; --columns names others."
+        )
     if len(texts) == 2:
         rows.log(
             f"{rows.head}: {listed(texts, 12)} are read as pairs; --columns "
@@ -154,6 +171,13 @@ def choice_examples(
     found = rows.apply(with_choices)
     counts = collections.Counter(len(choices) for _, choices in found)
     usual = max(counts, key=counts.__getitem__, default=0)
+    right_ones = {str(record.values.get(label)).strip() for record, _ in found}
+    require(
+        "0" in right_ones
+        or not right_ones >= {str(n + 1) for n in range(usual)},
+        f"{rows.head}: the numbers of the right choices as {label!r} are those "
+        f"from 1 to {usual}, expected them from 0; subtract 1 from each.",
+    )
 
     def example(row: tuple[Record, list[str]]) -> ChoiceExample:
         record, choices = row

@@ -14,8 +14,8 @@ from albert_tf.text.words import Span, finer_words
 TEXT_COLUMN = "text"
 # Names of the list of entities, here, in spaCy and in doccano.
 ENTITY_COLUMNS = ("entities", "spans", "labels", "label")
-# The keys of an entity, and those of doccano.
-_KEYS = (("start", "start_offset"), ("end", "end_offset"), ("label",))
+# The keys of an entity, and those of doccano and Label Studio.
+_KEYS = (("start", "start_offset"), ("end", "end_offset"), ("label", "labels"))
 
 
 class _Entity(NamedTuple):
@@ -79,7 +79,7 @@ def _tags(
     tags = ["O"] * len(spans)
     for value in values:
         start, end, label = _entity(record, text, value)
-        shown_text = shown(text[start:end])
+        shown_text = f"{shown(text[start:end])}{_hint(text)}"
         if start not in starts or end not in ends:
             raise RowError(
                 record.location,
@@ -107,6 +107,8 @@ def _entity(record: Record, text: str, value: Any) -> _Entity:
             next((value[key] for key in keys if key in value), None)
             for keys in _KEYS
         ]
+        if isinstance(parts[2], list) and len(parts[2]) == 1:
+            parts[2] = parts[2][0]
     # The numbers of JSON are read as texts.
     if (
         not isinstance(parts, list)
@@ -126,7 +128,7 @@ def _entity(record: Record, text: str, value: Any) -> _Entity:
         raise RowError(
             record.location,
             "expected entities within the text",
-            f", got {_shown(value)} in {len(text)} characters",
+            f", got {_shown(value)} in {len(text)} characters{_hint(text)}",
         )
     given = value.get("text", inner) if isinstance(value, dict) else inner
     if given != inner:
@@ -134,10 +136,17 @@ def _entity(record: Record, text: str, value: Any) -> _Entity:
             record.location,
             "expected the text of an entity at its offsets, which count "
             "characters",
-            f", got {shown(inner)} in place of {shown(given)}",
+            f", got {shown(inner)} in place of {shown(given)}{_hint(text)}",
         )
     start += len(inner) - len(inner.lstrip())
     return _Entity(start, start + len(inner.strip()), parts[2].strip())
+
+
+def _hint(text: str) -> str:
+    """Returns why offsets may be those of JavaScript, or ""."""
+    if all(ord(character) < 0x10000 for character in text):
+        return ""
+    return " (an emoji is one character here, two in JavaScript)"
 
 
 def _shown(value: Any) -> str:

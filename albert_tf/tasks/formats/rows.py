@@ -1,7 +1,9 @@
 """The rows of users' own files: tables, JSON lines and others."""
 
+import contextlib
 import dataclasses
 import itertools
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,7 +49,9 @@ Roles = Mapping[str, Sequence[str]]
 Made = TypeVar("Made")
 
 JSON_LINES, PARQUET = ".jsonl", ".parquet"
-EXTENSIONS = (*DELIMITERS, JSON_LINES, PARQUET)
+# All are read as lines.
+JSON_EXTENSIONS = (JSON_LINES, ".ndjson", ".json")
+EXTENSIONS = (*DELIMITERS, *JSON_EXTENSIONS, PARQUET)
 _ADVICE = (
     "the first line of a table names its columns, and a line of JSON is an "
     "object."
@@ -56,7 +60,11 @@ _ADVICE = (
 _TRUTH = {"1": True, "1.0": True, "true": True}
 _TRUTH |= {"0": False, "0.0": False, "false": False}
 # The index of a data frame, as pandas writes it and as it reads that again.
-_UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
+UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
+# The first line of an array of objects.
+_JSON_ARRAY = re.compile(r"\s*\[\s*(\{|$)")
+# A list of strings in a field of a table, in JSON or as Python prints it.
+_LIST = re.compile(r"""\s*\[\s*["'\]]""")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,17 +136,22 @@ class Record:
     def labels(self, name: str, separator: str) -> tuple[str, ...]:
         """Returns the labels in a column, each once: a list, or one text.
 
-        An empty text, or list, has none.
+        An empty text, or list, has none. In a table a list is written as JSON.
         """
-        found = self.texts(name)
-        if isinstance(found, str):
-            found = tuple(found.split(separator)) if found.strip() else ()
-        labels = [label.strip() for label in found]
-        if not all(labels):
+        texts = self.texts(name)
+        found: tuple[str, ...] | None
+        if not isinstance(texts, str):
+            found = texts
+        elif _LIST.match(texts):
+            found = _listed_in(texts)
+        else:
+            found = tuple(texts.split(separator)) if texts.strip() else ()
+        labels = [label.strip() for label in found or ()]
+        if found is None or not all(labels):
             raise RowError(
                 self.location,
-                f"expected labels with {separator!r} between them, or nothing, "
-                f"as {shown(name)}",
+                f"expected labels with {separator!r} between them, a list of "
+                f"strings in JSON, or nothing, as {shown(name)}",
                 f", got {shown_json(self.values[name])}",
             )
         return tuple(dict.fromkeys(labels))
@@ -159,6 +172,15 @@ class Record:
         label = self.label(name)
         number_of(label, self.location)
         return label
+
+
+def _listed_in(text: str) -> tuple[str, ...] | None:
+    """Returns the strings of a list in JSON; None for anything else."""
+    with contextlib.suppress(ValueError):
+        found = json.loads(text)
+        if all(isinstance(value, str) for value in found):
+            return tuple(found)
+    return None
 
 
 @dataclasses.dataclass
@@ -224,9 +246,11 @@ class Opened:
 def ending_of(path: str) -> str:
     """Returns the ending that says how a file is read, as `.csv`.
 
-    That of a compressed file is that of its content.
+    That of a compressed file is that of its content, and JSON_LINES is that of
+    all JSON_EXTENSIONS.
     """
-    return os.path.splitext(plain_name(path).lower())[1]
+    ending = os.path.splitext(plain_name(path).lower())[1]
+    return JSON_LINES if ending in JSON_EXTENSIONS else ending
 
 
 def has_columns(directory: str) -> bool:
@@ -262,6 +286,11 @@ def open_rows(
     if lines is None and files.isdir(path):
         if is_saved(path):
             return _opened_arrow(path, read_saved(path))
+        require(
+            has_columns(path),
+            f"{path} has no folders with .txt files; expected one for each "
+            "class.",
+        )
         found = class_files(path)
         of_files = (FILE_COLUMN, "text", LABEL_COLUMN)
         return Opened(path, found, _record_of_file, of_files)
@@ -275,6 +304,7 @@ def open_rows(
     first = next(texts, None)
     if first is None:
         return Opened(path, (), json_record)
+    refuse_array(path, first[1])
     return Opened(first[0], itertools.chain([first], texts), json_record)
 
 
@@ -324,7 +354,7 @@ def _table_records(
 ) -> tuple[list[str], Callable[[Row], Record]]:
     """Returns the columns, and a function that names the fields of a row."""
     names = [name.strip() for name in header.fields]
-    named = [name for name in names if not _UNNAMED.fullmatch(name)]
+    named = [name for name in names if not UNNAMED.fullmatch(name)]
     require(
         len(set(named)) == len(named),
         f"{header.location}: expected distinct columns, got "
@@ -342,6 +372,17 @@ def _table_records(
         return Record(dict(zip(names, row.fields, strict=True)), row.location)
 
     return names, record_of
+
+
+def refuse_array(path: str, line: str) -> None:
+    """Raises UserError if the first line of a file is that of a JSON array."""
+    require(
+        not _JSON_ARRAY.match(line),
+        f"{path} is a JSON array, expected an object in each line; convert the "
+        'file, for example with python -c "import json, sys; '
+        '[print(json.dumps(row)) for row in json.load(sys.stdin)]" '
+        f"< {path} > new.jsonl.",
+    )
 
 
 def json_record(line: tuple[str, str]) -> Record:

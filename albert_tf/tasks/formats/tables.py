@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from albert_tf.config import UserError, lookup, require
 from albert_tf.io.compression import open_plain
-from albert_tf.io.encoding import HEAD_BYTES, refuse_utf16
+from albert_tf.io.encoding import HEAD_BYTES, refuse_other_than_text
 from albert_tf.tasks.examples import Log
 
 # By the extension of a file.
@@ -50,7 +50,7 @@ def stored_lines(path: str, advice: str) -> Iterator[bytes]:
     """
     try:
         with open_plain(path) as file:
-            refuse_utf16(path, file.peek(HEAD_BYTES))
+            refuse_other_than_text(path, file.peek(HEAD_BYTES))
             yield from file
     except OSError as error:
         reason = error.strerror or str(error)

@@ -1,5 +1,6 @@
 """Classification of texts, and what all kinds that predict classes share."""
 
+import collections
 import dataclasses
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -182,6 +183,7 @@ class Classification(TextKind, ClassKind):
                 f"{listed(quoted)}: the quotes are part of these labels; in "
                 "CSV they are double, and stand right behind the separator."
             )
+        found += alike_labels(labels)
         if combined := combined_labels(labels):
             found.append(
                 f"{len(combined)} of {len(labels)} labels look like several in "
@@ -252,6 +254,22 @@ def check_number_of_labels(
         "column? Numbers are learned with --task=custom "
         "--columns=text=...,number=....",
     )
+
+
+def alike_labels(labels: Collection[str]) -> list[str]:
+    """Returns a warning on labels that differ in letter case alone, if any."""
+    counts = collections.Counter(map(str.casefold, labels))
+    alike = sorted(
+        (name.casefold(), name)
+        for name in labels
+        if counts[name.casefold()] > 1
+    )
+    if not alike:
+        return []
+    return [
+        f"{listed([name for _, name in alike], 12)}: trained as different "
+        "labels, though only the case of letters differs."
+    ]
 
 
 def combined_labels(labels: Collection[str]) -> list[str]:

@@ -22,6 +22,7 @@ from albert_tf.tasks.kinds.base import (
     Table,
 )
 from albert_tf.tasks.kinds.classification import (
+    alike_labels,
     check_number_of_labels,
     combined_labels,
     scores_table,
@@ -118,6 +119,8 @@ class MultiLabelClassification(TextKind):
                 f"one ({listed(combined)}); --label_separator says what stands "
                 "between two labels."
             )
+        if training:
+            found += alike_labels(names)
         return found
 
     def features(

@@ -26,6 +26,9 @@ from albert_tf.tasks.kinds.texts import TextKind, text_fields
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
+# Of means and deviations; STS-B has 2.7 and 1.5.
+_LARGE, _SMALL = 10.0, 0.1
+
 
 def is_number(label: str) -> bool:
     """Returns whether a label is a number in the range of float32."""
@@ -64,6 +67,23 @@ class Regression(TextKind):
             return number_of(example.label, example.location)
 
         return np.array(made_of_all(number, examples))
+
+    def warnings(
+        self, examples: Sequence[Example], *, training: bool
+    ) -> list[str]:
+        """Returns those of all kinds, and on numbers of another scale."""
+        found = super().warnings(examples, training=training)
+        if training:
+            numbers = self.label_ids(examples, ())
+            mean, deviation = numbers.mean(), numbers.std()
+            if abs(mean) > _LARGE or deviation > _LARGE or deviation < _SMALL:
+                found.append(
+                    f"The numbers have the mean {mean:.4g} and the standard "
+                    f"deviation {deviation:.4g}. The model starts at 0 and "
+                    "moves in small steps: it learns them better when they are "
+                    "scaled to a mean near 0 and a deviation near 1."
+                )
+        return found
 
     def scores(
         self, features: Features, outputs: Outputs, config: FeatureConfig

@@ -80,6 +80,13 @@ def test_rows_of_json_lines(write):
         ("t.tsv", "a\tb\n".encode("utf-16"), "t.tsv is UTF-16, expected UTF-8"),
         ("t.jsonl", "\n", "has no examples"),
         ("t.jsonl", "[1]", r':1: expected an object, got \["1"\]'),
+        (
+            "t.json",
+            '[\n{"a": 1}\n]',
+            "t.json is a JSON array, expected .* line",
+        ),
+        ("t.ndjson", '[{"a": 1}]', "t.ndjson is a JSON array"),
+        ("t.csv", b"PK\x03\x04\x14\0", "t.csv is an Excel workbook or another"),
     ],
 )
 def test_files_of_another_form(write, name, content, message):
@@ -103,7 +110,8 @@ def test_the_index_of_a_data_frame_is_no_text(write, name):
     logged = []
     columns_of(path, logged.append)
     assert logged == [
-        f"{path}:1: {[name.strip()]} is the name of an index, and ignored."
+        f"{path}:1: columns that are ignored: {name.strip()!r}; --columns "
+        "names others."
     ]
 
 
@@ -122,6 +130,22 @@ def test_a_text_and_its_label_in_either_order(write, content):
         Example(("",), "neg"),
     ]
     assert examples[1].location == f"{path}:3"
+
+
+def test_columns_beside_one_called_text_are_no_texts(table, lines):
+    path = table("id\ttext\tlabel", "07\ta\tx")
+    logged = []
+    roles = columns_of(path, logged.append)
+    assert roles == {"text": ["text"], "label": ["label"]}
+    assert logged == [
+        f"{path}:1: columns that are ignored: 'id'; --columns names others."
+    ]
+    path = table("label\ttext\turl\ttext_pair", "x\ta\tu\tb")
+    assert columns_of(path)["text"] == ["text", "text_pair"]
+    # Lines of JSON may differ in what is not read, but not in the second text.
+    line = {"text": "a", "label": "x"}
+    path = lines({**line, "meta": {"id": 1}}, line, {**line, "text_pair": "b"})
+    assert_error(read_own, path, ":3: expected the columns text, label, as mo")
 
 
 def test_pairs_in_the_order_of_their_columns(table, lines):
@@ -212,6 +236,21 @@ def test_choices_in_a_list(lines):
     assert [e.choices for e in found] == [("a", "b")] * 2
 
 
+def test_choices_counted_from_one_are_no_bad_rows(lines):
+    """Without the last choice they would be learned as the next one."""
+    value = {"context": "X", "choices": ["a", "b"]}
+    path = lines(*({**value, "label": label} for label in (1, 2, 1)))
+    message = ":1: the numbers of the right choices as 'label' .* 1 to 2, exp"
+    assert_error(
+        read_choices,
+        path,
+        message,
+        context="context",
+        choices=["choices"],
+        label="label",
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -231,7 +270,7 @@ def test_choices_in_a_list(lines):
     ],
 )
 def test_choices_that_do_not_fit(lines, changes, message):
-    value = {"context": "X", "choices": ["a", "b"], "label": 1}
+    value = {"context": "X", "choices": ["a", "b"], "label": 0}
     value["question"] = "Which?"
     second = {n: v for n, v in {**value, **changes}.items() if v is not ...}
     assert_error(

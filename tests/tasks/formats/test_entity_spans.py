@@ -43,11 +43,12 @@ def test_entities_are_tags_of_words(tmp_path):
     [
         [[0, 3, "PER"], [4, 7, "PER"]],
         [{"start_offset": 0, "end_offset": 3, "label": "PER"}, [4, 7, "PER"]],
+        [{"start": 0, "end": 3, "labels": ["PER"]}, [4, 7, "PER"]],
         # Blanks at the ends do not count.
         [[0, 4, "PER"], [3, 7, " PER"]],
     ],
 )
-def test_entities_of_spacy_and_doccano(tmp_path, values):
+def test_entities_of_spacy_doccano_and_label_studio(tmp_path, values):
     (example,) = read(tmp_path, {"text": "Mia Ulm", "entities": values})
     assert example.tags == ("B-PER", "B-PER")
 
@@ -95,6 +96,13 @@ def test_entities_that_do_not_fit(tmp_path, value, message):
     with pytest.raises(UserError, match=f"train.jsonl:2: {message}"):
         read(tmp_path, good, bad)
     assert len(read(tmp_path, good, bad, skip_bad_rows=True)) == 1
+
+
+def test_offsets_beyond_an_emoji_may_be_those_of_javascript(tmp_path):
+    line = {"text": "\U0001f680 Mia", "entities": [[3, 6, "PER"]]}
+    message = r"got \[3, 6, .PER.\] in 5 characters \(an emoji is one"
+    with pytest.raises(UserError, match=message):
+        read(tmp_path, line)
 
 
 def test_other_faults_of_lines(tmp_path):

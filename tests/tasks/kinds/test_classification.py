@@ -59,6 +59,12 @@ def test_labels(labels, found):
         KIND.labels(examples)
 
 
+def test_labels_that_differ_in_case_are_reported():
+    examples = [Example(("a",), label) for label in ("no", "NO", "yes")]
+    (line,) = KIND.warnings(examples, training=True)
+    assert line.startswith("NO, no: trained as different labels, though only")
+
+
 @pytest.mark.parametrize(
     ("labels", "combined"),
     [

@@ -42,6 +42,18 @@ def test_labels_that_are_no_numbers(label):
         KIND.label_ids([*EXAMPLES, Example(("a",), label, "t.tsv:2")], [])
 
 
+def test_numbers_of_another_scale_are_reported():
+    for labels, count in (
+        ("1 4", 0),
+        ("1000 1001", 1),
+        ("0 90", 1),
+        ("1 1", 1),
+    ):
+        examples = [Example((n,), n) for n in labels.split()]
+        assert len(KIND.warnings(examples, training=True)) == count
+    assert KIND.warnings(examples, training=False) == []
+
+
 def test_features(tiny_tokenizer):
     found = KIND.features(
         EXAMPLES, tiny_tokenizer, CONFIG, labels=[], training=True

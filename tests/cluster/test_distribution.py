@@ -1,16 +1,15 @@
 """Strategies, rows of replicas and processes, and lost workers."""
 
 import contextlib
-import json
 import os
 import signal
-import subprocess
 import sys
 import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_forks import FORKS
 
 from albert_tf.cluster import distribution
 from albert_tf.cluster.clusters import local_clusters
@@ -27,85 +26,72 @@ from albert_tf.cluster.distribution import (
 )
 from albert_tf.cluster.stops import TEMPORARY_FAILURE, RunStopped
 from albert_tf.config import RuntimeConfig, UserError
-
-# A worker: prints what it computes, then works until another is lost.
-WORKER = """
-import json, sys, time
 from bin.command_line import load_tensorflow
-load_tensorflow()
-import numpy as np
-import tensorflow as tf
-from albert_tf.config import RuntimeConfig
-from albert_tf.cluster.distribution import *
-from albert_tf.cluster.stops import RunStopped
 
-strategy = make_strategy(
-    RuntimeConfig(strategy="multi_worker", cluster_timeout_secs=60.0)
-)
+VALUES = np.arange(8 * 3, dtype=np.float32).reshape(8, 3)
 
-rows = local_rows(7, strategy)
-found = {
-    "rows": list(rows),
-    "chief": is_chief(strategy),
-    "alone": is_alone(strategy),
-    "broadcast": broadcast(strategy, 0.1 if is_chief(strategy) else 0.7),
-    "speeds": all_gather(strategy, 1.0 if is_chief(strategy) else 4.0),
-}
-values = np.arange(8 * 3, dtype=np.float32).reshape(8, 3)
 
-@tf.function
-def total(batch):
-    def of_replica(batch):
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce("sum", tf.reduce_sum(batch["x"] ** 2, 0))
-    return strategy.run(of_replica, args=(batch,))
+def work(tf_config, sender):
+    """Sends what a worker computes, then works until another is lost."""
+    os.environ["TF_CONFIG"] = tf_config
+    load_tensorflow()
+    strategy = make_strategy(
+        RuntimeConfig(strategy="multi_worker", cluster_timeout_secs=60.0)
+    )
+    rows = local_rows(7, strategy)
+    found = {
+        "rows": rows,
+        "chief": is_chief(strategy),
+        "alone": is_alone(strategy),
+        "broadcast": broadcast(strategy, 0.1 if is_chief(strategy) else 0.7),
+        "speeds": all_gather(strategy, 1.0 if is_chief(strategy) else 4.0),
+    }
 
-found["total"] = total(
-    distribute_rows(strategy, {"x": values[rows.start : rows.stop]})
-).numpy().tolist()
-stacked = np.stack([values, 2 * values])
-found["stacked"] = distribute_rows(
-    strategy, {"x": stacked[:, rows.start : rows.stop]}, axis=1
-)["x"].values[0].numpy().tolist()
-print(json.dumps(found), flush=True)
+    @tf.function
+    def total(batch):
+        def of_replica(batch):
+            context = tf.distribute.get_replica_context()
+            return context.all_reduce("sum", tf.reduce_sum(batch["x"] ** 2, 0))
 
-try:
-    with lost_workers(strategy):
-        while True:
+        return strategy.run(of_replica, args=(batch,))
+
+    values = {"x": VALUES[rows.start : rows.stop]}
+    found["total"] = total(distribute_rows(strategy, values)).numpy().tolist()
+    stacked = {"x": np.stack([values["x"], 2 * values["x"]])}
+    spread = distribute_rows(strategy, stacked, axis=1)
+    found["stacked"] = spread["x"].values[0].numpy().tolist()
+    sender.send(found)
+    try:
+        with lost_workers(strategy):
             broadcast(strategy, 1.0)
-            print("going", flush=True)
-            time.sleep(0.05)
-except RunStopped as stopped:
-    print(stopped, flush=True)
-    sys.exit(stopped.exit_code)
-"""
+            sender.send("going")
+            while True:
+                broadcast(strategy, 1.0)
+                time.sleep(0.05)
+    except RunStopped as stopped:
+        sender.send(str(stopped))
+        sys.exit(stopped.exit_code)
 
 
 @contextlib.contextmanager
 def two_workers():
-    """Yields processes that are the workers of one cluster."""
-    processes = []
+    """Yields (process, what it sends) of the workers of one cluster."""
+    workers = []
     try:
         for cluster in local_clusters(2):
-            environment = {
-                **os.environ,
-                "TF_CONFIG": cluster.tf_config(),
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-            }
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-c", WORKER],
-                    stdout=subprocess.PIPE,
-                    env=environment,
-                    text=True,
-                )
+            receiver, sender = FORKS.Pipe(duplex=False)
+            process = FORKS.Process(
+                target=work, args=(cluster.tf_config(), sender)
             )
-        yield processes
+            process.start()
+            sender.close()
+            workers.append((process, receiver))
+        yield workers
     finally:
-        for process in processes:
+        for process, receiver in workers:
             process.kill()
-            process.stdout.close()
-            process.wait()
+            process.join()
+            receiver.close()
 
 
 def mirrored(number):
@@ -224,30 +210,30 @@ def test_errors_of_a_single_process_are_not_changed():
 )
 @pytest.mark.slow
 def test_two_workers_compute_the_numbers_of_one_until_one_is_lost(number, lost):
-    values = np.arange(8 * 3, dtype=np.float32).reshape(8, 3)
-    with two_workers() as processes:
-        for index, share in enumerate((values[:4], values[4:])):
-            found = json.loads(processes[index].stdout.readline())
-            assert found == {
-                "rows": list(range(4 * index, 4 * index + 4)),
+    with two_workers() as workers:
+        for index, share in enumerate((VALUES[:4], VALUES[4:])):
+            _, receiver = workers[index]
+            assert receiver.recv() == {
+                "rows": range(4 * index, 4 * index + 4),
                 "chief": index == 0,
                 "alone": False,
                 # The very bits of the chief's.
                 "broadcast": 0.1,
                 "speeds": [1.0, 4.0],
-                "total": (values**2).sum(0).tolist(),
+                "total": (VALUES**2).sum(0).tolist(),
                 "stacked": [share.tolist(), (2 * share).tolist()],
             }
-            assert processes[index].stdout.readline() == "going\n"
-        processes[lost].send_signal(number)
-        begin = time.monotonic()
-        survivor = processes[1 - lost]
-        out, _ = survivor.communicate(timeout=60)
-        assert survivor.returncode == 75
-        assert time.monotonic() - begin < 60
-        ended = processes[lost].poll()
-        assert ended == (-number if number == signal.SIGTERM else None)
-    last = out.splitlines()[-1]
+            assert receiver.recv() == "going"
+        os.kill(workers[lost][0].pid, number)
+        survivor, receiver = workers[1 - lost]
+        assert receiver.poll(60)
+        last = receiver.recv()
+        survivor.join(60)
+        assert survivor.exitcode == 75
+        ended = workers[lost][0]
+        if number == signal.SIGTERM:
+            ended.join(60)
+        assert ended.exitcode == (-number if number == signal.SIGTERM else None)
     assert last.startswith("a worker was lost (")
     assert last.endswith("every worker ends; start the whole job again.")
 

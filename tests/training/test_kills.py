@@ -14,11 +14,13 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
 import tensorflow as tf
 from pretraining_runs import ROOT, assert_same_run, flags_of
+from tensorflow_forks import FORKS
 
+from albert_tf.cluster.clusters import local_clusters
+from albert_tf.cluster.stops import TEMPORARY_FAILURE
 from albert_tf.config import override
 from albert_tf.interchange import model_directory
 from albert_tf.io import files
@@ -216,7 +218,7 @@ class Server:
 
     def wait_until(self, process, reached):
         while not reached(*self.where()):
-            assert psutil.pid_exists(process), self.read_output()
+            assert os.path.exists(f"/proc/{process}"), self.read_output()
             time.sleep(0.002)
 
     def read_output(self):
@@ -256,23 +258,6 @@ def kill_from_outside(server, process, step, where, rng):
         server.wait_until(process, lambda _, now: now == where)
         time.sleep(rng.uniform(0.0, 0.5))
     os.kill(process, signal.SIGKILL)
-
-
-def plain_program(*flags, start=subprocess.Popen, **options):
-    return start(
-        [sys.executable, "-m", "bin.pretrain", *flags],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **options,
-    )
-
-
-def ended(process):
-    output = process.communicate()[0]
-    assert process.returncode == 0, output
-    return output
 
 
 @pytest.fixture(scope="module")
@@ -330,40 +315,55 @@ def test_killed_at_every_place(killed_config, shards_dir, tmp_path):
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
 
 
+def run_worker(tf_config, order):
+    os.environ["TF_CONFIG"] = tf_config
+    run_program(order)
+
+
+def start_workers(flags, output):
+    """Returns the processes of the two workers of a cluster."""
+    workers = []
+    for cluster in local_clusters(2):
+        order = {
+            "flags": [*flags, "--strategy=multi_worker", "--cluster=tf_config"],
+            "place": os.devnull,
+            "output": str(output),
+            "fatal": ("", 0, 0),
+        }
+        arguments = (cluster.tf_config(), order)
+        workers.append(FORKS.Process(target=run_worker, args=arguments))
+        workers[-1].start()
+    return workers
+
+
+def statuses(workers):
+    for worker in workers:
+        worker.join()
+    return [worker.exitcode for worker in workers]
+
+
 @pytest.mark.slow
 def test_a_worker_is_killed(killed_config, shards_dir, tmp_path):
-    """Both end; started again, they end with the same bytes."""
+    """The other ends; started again, they end with the same bytes."""
     config = override(
         killed_config, {"train_batch_size": 8, "num_train_steps": 16}
     )
+    output = tmp_path / "output"
 
     def start(name):
-        return plain_program(
-            *flags_of(config, shards_dir, tmp_path / name),
-            "--strategy=multi_worker",
-            "--cluster=local:2",
-        )
+        flags = flags_of(config, shards_dir, tmp_path / name)
+        return start_workers(flags, output)
 
-    ended(start("whole"))
-    cut = start("cut")
+    assert statuses(start("whole")) == [0, 0], output.read_text()
+    workers = start("cut")
     # The first, so that much of the run is left to be killed in.
     while not list((tmp_path / "cut/checkpoints").glob("step-?")):
-        assert cut.poll() is None, cut.communicate()[0]
+        assert workers[1].is_alive(), output.read_text()
         time.sleep(0.01)
-    workers = [
-        process
-        for process in psutil.Process(cut.pid).children(recursive=True)
-        if "TF_CONFIG" in process.environ()
-    ]
-    second = [
-        process
-        for process in workers
-        if json.loads(process.environ()["TF_CONFIG"])["task"]["index"] == 1
-    ]
-    assert len(workers) == 2
-    second[0].kill()
-    output = cut.communicate()[0]
-    assert cut.returncode == 137, output
-    assert "worker 1 has ended with exit status 137" in output
-    assert "Resuming from step" in ended(start("cut"))
+    workers[1].kill()
+    lost = [TEMPORARY_FAILURE, -signal.SIGKILL]
+    assert statuses(workers) == lost, output.read_text()
+    assert "pretrain: a worker was lost" in output.read_text()
+    assert statuses(start("cut")) == [0, 0], output.read_text()
+    assert "Resuming from step" in output.read_text()
     assert_same_run(tmp_path / "cut", tmp_path / "whole")

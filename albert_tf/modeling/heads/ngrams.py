@@ -36,12 +36,14 @@ def ngram_vector(input_ids: Tensor, chosen: Tensor) -> Tensor:
     buckets = ops.concatenate([ids, pairs], axis=1) % NGRAM_BUCKETS
     counted = ops.concatenate([chosen, chosen[:, :-1] * chosen[:, 1:]], axis=1)
     batch = ops.shape(ids)[0]
-    rows = ops.zeros_like(buckets) + ops.arange(batch, dtype="int32")[:, None]
-    counts = ops.scatter(
-        ops.stack([ops.reshape(rows, (-1,)), ops.reshape(buckets, (-1,))], -1),
+    rows = ops.arange(batch, dtype="int32")[:, None] * NGRAM_BUCKETS
+    # ONNX, as it is written, keeps only the last of equal places of a scatter.
+    counts = ops.segment_sum(
         ops.reshape(counted, (-1,)),
-        (batch, NGRAM_BUCKETS),
+        ops.reshape(rows + buckets, (-1,)),
+        batch * NGRAM_BUCKETS,
     )
+    counts = ops.reshape(counts, (batch, NGRAM_BUCKETS))
     total = ops.sum(counted, axis=1, keepdims=True)
     shares = counts / ops.maximum(total, 1.0)
     return _LENGTH * ops.sqrt(shares)

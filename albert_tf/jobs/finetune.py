@@ -176,7 +176,13 @@ def _with_recipe(
     is_longer = config.features.max_seq_length > positions
     if is_longer and "max_seq_length" not in given:
         log(f"max_seq_length={positions}: the model has no more positions.")
-        config = override(config, {"max_seq_length": positions})
+        # Defaults that would leave a paragraph, or context, no room.
+        halves = {
+            name: min(getattr(config.features, name), positions // 2)
+            for name in ("max_query_length", "max_choice_length")
+            if name not in given
+        }
+        config = override(config, {"max_seq_length": positions, **halves})
     return config, override(model, model_changes), line
 
 

@@ -105,6 +105,12 @@ class FittableModel(CheckedSteps):
         given.update(given.pop("kwargs", {}))
         labelled = "y" in signature.parameters
         x, y, weights = (given.get(name) for name in _DATA)
+        first = x[0] if isinstance(x, list | np.ndarray) and len(x) else x
+        require(
+            not isinstance(first, str),
+            f"{type(self).__name__} reads token ids, got strings: give it "
+            "tokenizer(texts), or put a TextPreprocessor before it.",
+        )
         if given.get("class_weight") and self._labelled():
             (x, y), given["class_weight"] = self._class_weighted(
                 x, y, given["class_weight"]

@@ -91,6 +91,8 @@ class SplitFiles:
         if not found and split != "dev":
             found = self._whole(data_dir)
         names = [split + extension for extension in self.extensions]
+        if self.extensions == EXTENSIONS:
+            names.append("folder of .txt files for each class")
         stored = listed(_names(data_dir), 12)
         require(
             bool(found),

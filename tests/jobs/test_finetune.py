@@ -18,7 +18,13 @@ from safetensors.numpy import load_file
 from training_fixtures import NO_DROPOUT, write_task
 
 from albert_tf.cluster.stops import RunStopped
-from albert_tf.config import FinetuneConfig, RuntimeConfig, UserError, override
+from albert_tf.config import (
+    FeatureConfig,
+    FinetuneConfig,
+    RuntimeConfig,
+    UserError,
+    override,
+)
 from albert_tf.interchange.model_directory import (
     find_initial_weights,
     load_model_directory,
@@ -149,6 +155,9 @@ def test_what_is_not_set_is_the_recipes(data_dir, pretrained, monkeypatch):
     assert found["model"]["pooling"] == expected["pooling"] == "mean"
     lengths = found["config"]["features"]["max_seq_length"]
     assert lengths == initial.max_position_embeddings < 512
+    # Of a context and a choice, neither of which would be left otherwise.
+    choices = found["config"]["features"]["max_choice_length"]
+    assert choices == lengths // 2 < FeatureConfig().max_choice_length
     assert f"max_seq_length={lengths}: the model has no more positions." in log
 
 

@@ -557,6 +557,13 @@ def test_a_batch_that_weighs_nothing_has_no_gradient(classified):
 
 
 @pytest.mark.slow
+def test_strings_are_refused(classified):
+    model, *_ = classified
+    for texts in (["A fine film."], np.array(["A fine film."])):
+        with pytest.raises(UserError, match="reads token ids, got strings: gi"):
+            model.predict(texts, verbose=0)
+
+
 @pytest.mark.parametrize(
     "loss",
     [

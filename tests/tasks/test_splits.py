@@ -157,6 +157,7 @@ def test_a_folder_for_each_class(write, tmp_path):
     train, dev, logged = read(classification_task(), tmp_path)
     assert len(train) + len(dev) == 41
     assert "by label: neg 2, pos 2" in logged[-1]
+    assert logged[0].endswith("end in .txt: pos/notes.md.")
     found = {e.texts[0]: e.label for e in [*train, *dev]}
     assert found["pos 3\nmore"] == "pos" and found["packed"] == "pos"
     assert train[0].location == f"{tmp_path}/neg/00.txt"

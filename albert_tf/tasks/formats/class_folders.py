@@ -25,12 +25,13 @@ def class_files(directory: str) -> Iterator[TextFile]:
 
     Hidden ones are left out; a directory without such folders has none.
     """
-    for label in _names(directory):
-        folder = os.path.join(directory, label)
-        if files.isdir(folder):
-            for name in _names(folder):
-                if name.lower().endswith(_ENDINGS):
-                    yield TextFile(os.path.join(folder, name), label)
+    return filter(_is_text, _all_files(directory))
+
+
+def other_files(directory: str) -> list[str]:
+    """Returns the files beside those of `class_files`, as folder/name."""
+    found = itertools.filterfalse(_is_text, _all_files(directory))
+    return [f"{file.label}/{os.path.basename(file.path)}" for file in found]
 
 
 def read_text_file(path: str) -> str:
@@ -41,6 +42,18 @@ def read_text_file(path: str) -> str:
     # An empty file is a text too.
     stored = itertools.chain(stored_lines(path, _ADVICE), [b"\n"])
     return "".join(decoded_lines(path, stored, _ADVICE)).rstrip("\r\n")
+
+
+def _all_files(directory: str) -> Iterator[TextFile]:
+    for label in _names(directory):
+        folder = os.path.join(directory, label)
+        if files.isdir(folder):
+            for name in _names(folder):
+                yield TextFile(os.path.join(folder, name), label)
+
+
+def _is_text(file: TextFile) -> bool:
+    return file.path.lower().endswith(_ENDINGS)
 
 
 def _names(directory: str) -> list[str]:

@@ -85,15 +85,16 @@ def infer_columns(
     Logs a line on the columns that are ignored, and on a pair. Raises UserError
     for other columns than these.
     """
+    columns = rows.columns
 
     def most_have(names: set[str]) -> list[str]:
         counts = collections.Counter(
             frozenset(names & r.values.keys()) for r in rows.records
         )
         ((most, _),) = counts.most_common(1)
-        return [name for name in rows.columns if name in most]
+        return [name for name in columns if name in most]
 
-    readable = {*rows.columns}
+    readable = {*columns}
     names = most_have(readable)
     if TEXT_COLUMNS[0] in names:
         readable = {*TEXT_COLUMNS, label}
@@ -172,6 +173,8 @@ def choice_examples(
     counts = collections.Counter(len(choices) for _, choices in found)
     usual = max(counts, key=counts.__getitem__, default=0)
     right_ones = {str(record.values.get(label)).strip() for record, _ in found}
+    # A column of choices may be called like a number.
+    right_ones -= {*of_choices}
     require(
         "0" in right_ones
         or not right_ones >= {str(n + 1) for n in range(usual)},

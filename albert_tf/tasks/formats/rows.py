@@ -27,6 +27,7 @@ from albert_tf.tasks.formats.arrow import (
 from albert_tf.tasks.formats.class_folders import (
     TextFile,
     class_files,
+    other_files,
     read_text_file,
 )
 from albert_tf.tasks.formats.json_values import parse_line, shown_json
@@ -291,6 +292,11 @@ def open_rows(
             f"{path} has no folders with .txt files; expected one for each "
             "class.",
         )
+        if others := other_files(path):
+            log(
+                f"{path}: not read, since the names of texts end in .txt: "
+                f"{listed(others)}."
+            )
         found = class_files(path)
         of_files = (FILE_COLUMN, "text", LABEL_COLUMN)
         return Opened(path, found, _record_of_file, of_files)

@@ -238,8 +238,10 @@ def test_choices_in_a_list(lines):
 
 def test_choices_counted_from_one_are_no_bad_rows(lines):
     """Without the last choice they would be learned as the next one."""
-    value = {"context": "X", "choices": ["a", "b"]}
+    value = {"context": "X", "choices": ["a", "b"], "1": "a", "2": "b"}
     path = lines(*({**value, "label": label} for label in (1, 2, 1)))
+    found = read_choices(path, "context", ["1", "2"], "label")
+    assert [example.label for example in found] == [0, 1, 0]
     message = ":1: the numbers of the right choices as 'label' .* 1 to 2, exp"
     assert_error(
         read_choices,

@@ -92,7 +92,9 @@ def main() -> None:
     from albert_tf.serving.application import make_server, warm_up
 
     index = _index() if FLAGS.index_dir else None
-    model, name, served = None, "", []
+    model: ExportedModel | None = None
+    served: list[str] = []
+    name = ""
     if FLAGS.export_dir:
         model = ExportedModel(FLAGS.export_dir)
         name = FLAGS.model_name or model.name

@@ -152,7 +152,7 @@ class AlbertModel(FittableModel):
                 f"{type(self).__name__} needs a pooler: its head {head_name} "
                 "reads the pooled output.",
             )
-            given = {"num_labels": self.num_labels, **options}
+            given: dict[str, Any] = {"num_labels": self.num_labels, **options}
             own = {n: given[n] for n in kind.options if n in given}
             head = kind(
                 self.config, name=head_name, dtype=self.dtype_policy, **own

@@ -2,9 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 from program_runner import run_program
-from training_fixtures import random_model
+from training_fixtures import SMALL_MODEL, random_model
 
 from albert_tf.interchange.model_directory import save_model_directory
 
@@ -46,6 +47,13 @@ def test_a_text_is_found_in_its_file_at_its_place(index_dir, model_dir):
     assert done.stdout.splitlines()[-1] == (
         "1. b.txt, passage 1 (0.0328): Mizo tepu the rika."
     )
+
+
+def test_the_vectors_are_of_the_pooling_that_the_model_keeps(index_dir):
+    with open(f"{index_dir}/index.json") as file:
+        assert json.load(file)["model"]["pooling"] == "mean_max"
+    vectors = np.load(f"{index_dir}/vectors.npy")
+    assert vectors.shape[1] == 2 * SMALL_MODEL["hidden_size"]
 
 
 def test_a_file_of_questions_gives_lines_of_json_without_a_model(

@@ -10,10 +10,13 @@ import sys
 import time
 import urllib.request
 
+import numpy as np
 import pytest
 from program_runner import run_program
 
+from albert_tf.search.index_writer import write_index
 from albert_tf.serving import application
+from data_prep.passages import Passage
 
 
 @contextlib.contextmanager
@@ -33,9 +36,13 @@ def started(*arguments):
 
 
 @pytest.mark.slow
-def test_sigterm_ends_it_when_what_waits_is_answered(export_dir):
+def test_sigterm_ends_it_when_what_waits_is_answered(export_dir, tmp_path):
+    passages = [Passage("a.txt", 1, "The sea."), Passage("b.txt", 1, "Air.")]
+    index_dir = str(tmp_path / "index")
+    write_index(index_dir, passages, lambda t: np.ones([len(t), 2]), model={})
     with started(
         f"--export_dir={export_dir}",
+        f"--index_dir={index_dir}",
         "--port=0",
         "--batch_timeout_micros=1000000",
     ) as (process, url):
@@ -43,6 +50,11 @@ def test_sigterm_ends_it_when_what_waits_is_answered(export_dir):
         assert host == "127.0.0.1"
         with urllib.request.urlopen(f"{url}/v1/models/mood") as response:
             assert json.load(response)["model_version_status"]
+        search = urllib.request.Request(
+            f"{url}/v1/search", b'{"query": "sea"}', method="POST"
+        )
+        with urllib.request.urlopen(search) as response:
+            assert len(json.load(response)["passages"]) == 1
         body = b'{"instances": ["a"]}'
         with socket.create_connection((host, int(port)), 30) as connection:
             connection.sendall(
@@ -89,6 +101,20 @@ def test_a_port_in_use_is_one_line(export_dir, monkeypatch, early):
 def test_names_that_are_none(tmp_path, flag, message):
     done = run_program("serve", f"--export_dir={tmp_path}", flag)
     assert message in done.error
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "Give what is to be served: --export_dir, --index_dir, or both."),
+        (
+            ["--export_dir=a", "--model_dir=b"],
+            "--model_dir=b is for --index_dir; a model is served from its",
+        ),
+    ],
+)
+def test_what_is_served_has_to_be_told(flags, message):
+    assert message in run_program("serve", *flags).error
 
 
 def test_a_missing_package_is_one_line(tmp_path, monkeypatch):

@@ -351,11 +351,10 @@ def with_flags(config: Config) -> Config:
 def required(*names: str) -> None:
     """Marks flags that must be given and not be empty."""
     for name in names:
-        flags.mark_flag_as_required(name)
         flags.register_validator(
             name,
-            lambda value: value is None or (bool(value) and all(value)),
-            "it is empty, or has an empty part.",
+            lambda value: bool(value) and all(value),
+            "it is required, and may not have an empty part.",
         )
 
 

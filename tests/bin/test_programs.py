@@ -53,7 +53,7 @@ def test_a_finished_run_is_left_and_other_settings_are_refused(
     assert f"{run_dir} has been trained to its end, step 12." in printed
     assert "masked-LM accuracy" in printed
     line = refused(f"pretrain {flags} --train_data=")
-    assert "--train_data=[]: it is empty, or has an empty part" in line
+    assert "--train_data=[]: it is required, and may not have an empty part" in line
     line = refused(f"pretrain {flags} --learning_rate=0.5")
     assert "learning_rate: 0.5 here, 0.01 there" in line
 

@@ -171,7 +171,8 @@ def program(text, *arguments):
 
 def test_a_local_cluster_runs_the_program_once_for_each_worker():
     text = (
-        "print(command_line.with_flags(RuntimeConfig()).cluster, "
+        # In one write: the other worker writes, too.
+        "print(command_line.with_flags(RuntimeConfig()).cluster + ' ' + "
         "os.environ['TF_CONFIG']); raise RunStopped('a worker was lost', 75)"
     )
     flags = ("--strategy=multi_worker", "--cluster=local:2")

@@ -53,7 +53,10 @@ def test_a_finished_run_is_left_and_other_settings_are_refused(
     assert f"{run_dir} has been trained to its end, step 12." in printed
     assert "masked-LM accuracy" in printed
     line = refused(f"pretrain {flags} --train_data=")
-    assert "--train_data=[]: it is required, and may not have an empty part" in line
+    assert (
+        "--train_data=[]: it is required, and may not have an empty part"
+        in line
+    )
     line = refused(f"pretrain {flags} --learning_rate=0.5")
     assert "learning_rate: 0.5 here, 0.01 there" in line
 
@@ -237,7 +240,7 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
         ),
         # Flags that absl refuses, or that go with others only.
         ("pretrain --trian_data=x", "Did you mean"),
-        ("finetune", "--task must have a value"),
+        ("finetune", "--task=None: it is required"),
         ("score --task=AX", r"CoLA\|SST-2\|MRPC"),
         (EVALUATE + " --task=custom", "--task=custom needs --columns"),
         (

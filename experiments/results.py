@@ -221,9 +221,8 @@ def is_loss(column: str) -> bool:
 
 
 def _is_about(claim: Claim, column: str) -> bool:
-    text = column.partition(" ")[0]
-    subject = text if text in TEXTS else "tasks"
-    return not claim.about or subject in claim.about
+    subject = column if column.partition(" ")[0] in TEXTS else "tasks"
+    return not claim.about or subject.startswith(tuple(claim.about))
 
 
 def _p_value(differences: Sequence[float]) -> float:

@@ -22,7 +22,7 @@ def search_response(body: bytes, index: Index) -> bytes:
     require(
         not unknown, f"Expected the keys {', '.join(known)}; got {unknown}."
     )
-    query = fields.get("query")
+    query = fields.get("query", "")
     require(
         isinstance(query, str) and bool(query.strip()),
         f"Expected a question as query, got {shown(query)}.",

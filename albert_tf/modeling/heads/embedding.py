@@ -1,6 +1,7 @@
 """Sentence embeddings: the states of a text as one vector."""
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from keras import KerasTensor as Tensor
 from keras import ops
@@ -28,7 +29,9 @@ class SentenceEmbeddingHead(Head):
     reads = "sequence_output"
     outputs = ("embedding", "mean_embedding", "cls_embedding")
     options = ("pooling",)
-    option_choices: ClassVar = {"pooling": tuple(EMBEDDINGS)}
+    option_choices: Mapping[str, tuple[str, ...]] = {
+        "pooling": tuple(EMBEDDINGS)
+    }
 
     def __init__(
         self, config: Config, pooling: str = "mean", **kwargs: Any

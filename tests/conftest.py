@@ -29,7 +29,12 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     # The longest tests first, or one process would wait for another's last.
-    items.sort(key=lambda item: item.path.parent.name != "training")
+    items.sort(
+        key=lambda item: (
+            item.path.parent.name != "training"
+            and item.path.name != "test_documents.py"
+        )
+    )
 
 
 def pytest_collection_finish():

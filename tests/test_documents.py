@@ -25,13 +25,9 @@ from training_fixtures import SMALL_MODEL
 import albert_tf
 from albert_tf.cluster.distribution import STRATEGIES
 from albert_tf.config import PRESETS, SHARING, ModelConfig, override
-from albert_tf.interchange.export.saved_model import export_saved_model
-from albert_tf.interchange.model_directory import (
-    LoadedModel,
-    save_model_directory,
-)
+from albert_tf.interchange.model_directory import save_model_directory
 from albert_tf.modeling.heads import HEADS
-from albert_tf.modeling.models import models
+from albert_tf.modeling.models import AlbertForAnswerableQuestions
 from albert_tf.optim.optimizers import OPTIMIZERS
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.tasks.catalog import TASKS
@@ -61,8 +57,9 @@ SMALLER = {
     "num_runs": 2,
 }
 STEPS = ["--num_train_steps=1", "--train_batch_size=4"]
+ONE_LAYER = "--num_hidden_layers=1"
 BESIDE = {
-    "bin.pretrain": [*STEPS, "--max_eval_steps=1", "--noreport"],
+    "bin.pretrain": [*STEPS, ONE_LAYER, "--max_eval_steps=1", "--noreport"],
     "bin.finetune": [*STEPS, "--max_seq_length=32", "--noreport"],
 }
 
@@ -149,40 +146,15 @@ def test_flags_of_commands_are_those_of_programs(block):
             assert flags.FLAGS([program, *arguments]) == [program]
 
 
-def save_model(directory, name, tokenizer, **options):
-    """Writes a small model with random weights; returns it, loaded."""
+def save_squad_model(directory, tokenizer):
+    """Writes a small model with random weights."""
     size = {"vocab_size": 200, "max_position_embeddings": 128}
     size["num_hidden_layers"] = 1
-    config = override(ModelConfig(), SMALL_MODEL | size)
-    loaded = LoadedModel(models()[name](config, **options), tokenizer, 128)
-    os.makedirs(directory.parent, exist_ok=True)
-    save_model_directory(
-        str(directory), loaded.model, tokenizer, max_seq_length=128
+    model = AlbertForAnswerableQuestions(
+        override(ModelConfig(), SMALL_MODEL | size)
     )
-    return loaded
-
-
-@pytest.mark.slow
-def test_python_blocks_run(tmp_path, monkeypatch, sentences, tiny_tokenizer):
-    """With the models and files that they name."""
-    monkeypatch.chdir(tmp_path)
-    write_files(tmp_path, sentences)
-    loaded = save_model(
-        tmp_path / "runs/mytask/model",
-        "AlbertForClassification",
-        tiny_tokenizer,
-        labels=["no", "yes"],
-    )
-    export_saved_model(loaded, str(tmp_path / "export/mytask"))
-    save_model(
-        tmp_path / "runs/tiny/model", "AlbertForPretraining", tiny_tokenizer
-    )
-    with contextlib.ExitStack() as stack:
-        for table in EXTENDED_TABLES:
-            stack.enter_context(mock.patch.dict(table))
-        for block in BLOCKS:
-            if block.is_run and block.language == "python":
-                exec(compile(block.text, block.place, "exec"), {})
+    os.makedirs(directory.parent)
+    save_model_directory(str(directory), model, tokenizer, max_seq_length=128)
 
 
 def test_the_interface_is_documented():
@@ -245,19 +217,25 @@ def smaller(program, arguments):
 
 
 @pytest.mark.slow
-def test_commands_run(tmp_path, sentences, tiny_tokenizer, monkeypatch):
+def test_blocks_run(tmp_path, sentences, tiny_tokenizer, monkeypatch):
+    """In the order of the documents, with what those before have made."""
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path, sentences)
-    save_model(
-        tmp_path / "runs/squad/run-1",
-        "AlbertForAnswerableQuestions",
-        tiny_tokenizer,
-    )
+    save_squad_model(tmp_path / "runs/squad/run-1", tiny_tokenizer)
     ready = set()  # README and a page may show the same one
     for block in BLOCKS:
+        if block.is_run and block.language == "python":
+            run_python(block)
         for program, arguments in block.commands() if block.is_run else ():
             command = (program, *smaller(program, arguments))
             if command not in ready:
                 done = run_program(*command)
                 assert done.status == 0, (block.place, done.error, done.stderr)
             ready.add(command)
+
+
+def run_python(block):
+    with contextlib.ExitStack() as stack:
+        for table in EXTENDED_TABLES:
+            stack.enter_context(mock.patch.dict(table))
+        exec(compile(block.text, block.place, "exec"), {})

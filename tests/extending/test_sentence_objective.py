@@ -26,7 +26,11 @@ def test_a_row_is_all_that_an_objective_needs(
     assert verify_directory(shards).ok
     config = override(
         small_config,
-        {"num_train_steps": 1, "sentence_objective": "continuation"},
+        {
+            "num_train_steps": 1,
+            "num_hidden_layers": 1,
+            "sentence_objective": "continuation",
+        },
     )
     metrics = run(config, shards, tmp_path / "run")
     assert {"continuation_loss", "majority_continuation_accuracy"} <= {*metrics}

@@ -16,7 +16,8 @@ def test_a_row_is_all_that_a_strategy_needs(
     import_section("A strategy", STRATEGIES, "one_device")
     runtime = RuntimeConfig(strategy="one_device")
     assert isinstance(make_strategy(runtime), tf.distribute.OneDeviceStrategy)
-    config = override(small_config, {"num_train_steps": 1})
+    changes = {"num_train_steps": 1, "num_hidden_layers": 1}
+    config = override(small_config, changes)
     evaluation = run(config, shards_dir, tmp_path / "run", runtime=runtime)
     assert np.isfinite(evaluation["loss"])
 

@@ -220,18 +220,6 @@ def test_the_same_weights_under_another_path_are_the_same_run(
 
 
 @pytest.mark.slow
-def test_the_model_records_the_one_it_began_with(
-    data_dir, pretrained, tmp_path
-):
-    initial = find_initial_weights(pretrained)
-    initial = dataclasses.replace(initial, hub_name="owner/name@0123")
-    steps = {"num_train_epochs": 0.0, "num_train_steps": 1}
-    run(data_dir, pretrained, tmp_path / "run", initial=initial, **steps)
-    loaded = load_model_directory(str(tmp_path / "run"))
-    assert loaded.task.base_model == "owner/name@0123"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("freeze", ["", "encoder"])
 def test_a_pooling_is_trained_and_kept(data_dir, pretrained, tmp_path, freeze):
     settings = {"model_changes": {"pooling": "mean_max"}, "freeze": freeze}
@@ -385,14 +373,25 @@ def test_interrupted_and_resumed_is_the_same_run(
 
 LORA = {"lora_rank": 2, "lora_alpha": 4.0, "num_train_steps": 6}
 LORA |= {"learning_rate": 0.03, "eval_steps": 3, "save_checkpoints_steps": 3}
+LORA |= {"calibrate": False}
 
 
 @pytest.fixture(scope="module")
 def adapted(data_dir, pretrained, tmp_path_factory):
-    """A finished run with adapters, and its log."""
+    """A finished run with adapters for a model of the hub, and its log."""
     run_dir, lines = tmp_path_factory.mktemp("runs") / "lora", []
-    run(data_dir, pretrained, run_dir, log=lines.append, **LORA)
+    initial = dataclasses.replace(
+        find_initial_weights(pretrained), hub_name="owner/name@0123"
+    )
+    options = {"initial": initial, "log": lines.append}
+    run(data_dir, pretrained, run_dir, **options, **LORA)
     return run_dir, "\n".join(lines)
+
+
+@pytest.mark.slow
+def test_the_model_records_the_one_it_began_with(adapted):
+    loaded = load_model_directory(str(adapted[0]))
+    assert loaded.task.base_model == "owner/name@0123"
 
 
 @pytest.mark.slow
@@ -626,16 +625,37 @@ def unlearned(wrong_dir, pretrained, tmp_path_factory):
     return run_dir, run(wrong_dir, pretrained, run_dir, **UNLEARNING)
 
 
+def compared_scores(patch):
+    """Returns a list, to be filled with what a simple model is compared to."""
+    found = []
+    plain = finetuning_job.compare_with_baseline
+
+    def compare(task, scored, *args, **options):
+        found.append(scored[""].scores)
+        return plain(task, scored, *args, **options)
+
+    patch.setattr(finetuning_job, "compare_with_baseline", compare)
+    return found
+
+
+@pytest.fixture(scope="module")
+def shorter(wrong_dir, pretrained, tmp_path_factory):
+    """Directory, evaluation and compared scores of one that ends at step 4."""
+    run_dir = tmp_path_factory.mktemp("runs") / "shorter"
+    settings = UNLEARNING | {"num_train_steps": 4}
+    with pytest.MonkeyPatch.context() as patch:
+        compared = compared_scores(patch)
+        evaluation = run(wrong_dir, pretrained, run_dir, **settings)
+    return run_dir, evaluation, compared
+
+
 @pytest.mark.slow
-def test_the_model_is_that_of_the_best_evaluation(
-    unlearned, wrong_dir, pretrained, tmp_path
-):
+def test_the_model_is_that_of_the_best_evaluation(unlearned, shorter):
     """The same as that of a run which ends there."""
     run_dir, evaluation = unlearned
-    shorter = UNLEARNING | {"num_train_steps": 4}
-    assert run(wrong_dir, pretrained, tmp_path / "4", **shorter) == evaluation
+    assert shorter[1] == evaluation
     for name in ("model/model.safetensors", "baseline.json"):
-        expected = (tmp_path / "4" / name).read_bytes()
+        expected = (shorter[0] / name).read_bytes()
         assert (run_dir / name).read_bytes() == expected, name
     found = [line["accuracy"] for line in lines_of(run_dir, "eval")]
     assert evaluation["accuracy"] == found[1] == max(found)
@@ -646,22 +666,14 @@ def test_the_model_is_that_of_the_best_evaluation(
 
 @pytest.mark.slow
 def test_the_comparison_is_of_the_averaged_weights(
-    unlearned, wrong_dir, pretrained, tmp_path, monkeypatch
+    unlearned, shorter, wrong_dir, pretrained, tmp_path, monkeypatch
 ):
     """Scored again, where a run was killed before it."""
-    compared = []
-
-    def compare(task, scored, *args, **options):
-        compared.append(scored[""].scores)
-        return {}
-
-    monkeypatch.setattr(finetuning_job, "compare_with_baseline", compare)
-    shorter = UNLEARNING | {"num_train_steps": 4}
-    run(wrong_dir, pretrained, tmp_path / "4", **shorter)
     shutil.copytree(unlearned[0], tmp_path / "run")
     (tmp_path / "run/baseline.json").unlink()
+    compared = compared_scores(monkeypatch)
     run(wrong_dir, pretrained, tmp_path / "run", **UNLEARNING)
-    np.testing.assert_array_equal(compared[1], compared[0])
+    np.testing.assert_array_equal(compared, shorter[2])
 
 
 @pytest.mark.slow
@@ -805,11 +817,11 @@ def test_the_temperature_is_that_of_the_evaluation(finished):
 
 
 @pytest.mark.slow
-def test_probabilities_without_a_temperature(data_dir, pretrained, tmp_path):
-    settings = {"num_train_steps": 2, "calibrate": False}
-    evaluation = run(data_dir, pretrained, tmp_path / "run", **settings)
-    assert "temperature" not in evaluation
-    record = json.loads((tmp_path / "run/model/task.json").read_text())
+def test_probabilities_without_a_temperature(adapted):
+    run_dir, _ = adapted
+    for evaluation in lines_of(run_dir, "eval"):
+        assert "temperature" not in evaluation
+    record = json.loads((run_dir / "model/task.json").read_text())
     assert record["features"]["temperature"] == 1
 
 

@@ -26,7 +26,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
 @pytest.fixture(scope="module")
-def predictors(tiny_tokenizer, tmp_path_factory):
+def predictors(tiny_tokenizer, tmp_path_factory, classifier, export_dir):
     """A function that returns both predictors of a model with a head."""
     features = FeatureConfig(
         max_seq_length=24,
@@ -39,14 +39,15 @@ def predictors(tiny_tokenizer, tmp_path_factory):
 
     @functools.cache
     def predictors(head):
-        model = random_model(
-            head, num_hidden_layers=1, max_position_embeddings=24
-        )
-        loaded = LoadedModel(
-            model, tiny_tokenizer, 24, TaskRecord("x", features)
-        )
-        path = str(tmp_path_factory.mktemp("export"))
-        export_saved_model(loaded, path)
+        loaded, path = classifier, export_dir
+        if head != "classification":
+            model = random_model(
+                head, num_hidden_layers=1, max_position_embeddings=24
+            )
+            task = TaskRecord("x", features)
+            loaded = LoadedModel(model, tiny_tokenizer, 24, task)
+            path = str(tmp_path_factory.mktemp("export"))
+            export_saved_model(loaded, path)
         return Predictor(loaded, 3), ExportedPredictor(ExportedModel(path), 3)
 
     return predictors

@@ -28,6 +28,7 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds.base import LabelUnits
 from albert_tf.tasks.recipes import RECIPES, Recipe, with_recipe
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.job import strategy_for
@@ -98,6 +99,12 @@ def run_finetuning(
     _check_lengths(config, model_config)
     examples = _read_examples(config, task, data_dir, log)
     labels = list(task.labels) or task.kind.labels(examples["train"])
+    units = task.kind.label_units(examples["train"])
+    if units != LabelUnits():
+        log(
+            f"The numbers have the mean {units.mean:.4g} and the standard "
+            f"deviation {units.deviation:.4g}; they are learned in these units."
+        )
     builder = FeatureBuilder(
         task.kind, tokenizer, config.features, labels, workers, cache_dir, log
     )
@@ -125,7 +132,7 @@ def run_finetuning(
             model_config=model_config,
             tokenizer=tokenizer,
             initial=initial,
-            training_loss=head_loss(task.kind.head),
+            training_loss=head_loss(task.kind.head, units.deviation**-2),
             sources=SourceSchedule([batches], [0]),
             best_metric=config.training.best_metric,
             metric_names=_metric_names(task, metrics),
@@ -133,6 +140,7 @@ def run_finetuning(
             task=task,
             data_dir=data_dir,
             labels=labels,
+            label_units=units,
             examples=examples,
             evaluated=_evaluated(config, task, builder, examples),
             train_features=features,

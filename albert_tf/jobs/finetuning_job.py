@@ -36,7 +36,7 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of, baseline_scores
 from albert_tf.tasks.feature_building import examples_digest
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds.base import ScoredExamples
+from albert_tf.tasks.kinds.base import LabelUnits, ScoredExamples
 from albert_tf.training.job import Job
 
 # The directory of low-rank adapters, beside model/, which has them merged.
@@ -51,6 +51,7 @@ class FinetuningJob(Job):
     task: Task
     data_dir: str
     labels: list[str]
+    label_units: LabelUnits
     examples: dict[str, Sequence[Any]]
     evaluated: dict[str, EvaluatedExamples]
     train_features: Features
@@ -67,6 +68,9 @@ class FinetuningJob(Job):
         if self.task.kind.labelled:
             options["labels"] = self.labels
         model = build(self.model_config, **options)
+        if self.label_units != LabelUnits():
+            (head,) = model.heads.values()
+            head.mean, head.deviation = self.label_units
         settings = self.config.finetuning
         if settings.lora_rank:
             line = add_adapters(

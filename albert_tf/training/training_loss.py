@@ -90,10 +90,11 @@ def pretraining_loss(
     return TrainingLoss(MASKED_LM, *weighted)
 
 
-def head_loss(head: str) -> TrainingLoss:
+def head_loss(head: str, loss_weight: float = 1.0) -> TrainingLoss:
     """Returns the `loss` of a row of HEADS, and `accuracy` if it has classes.
 
-    The evaluation of a task computes the other metrics.
+    The evaluation of a task computes the other metrics. `loss_weight` is the
+    factor of what is minimized, not of what is reported.
     """
     row = HEADS[head]
     has_classes = "logits" in row.outputs and not row.has_several_labels
@@ -103,5 +104,6 @@ def head_loss(head: str) -> TrainingLoss:
             loss="loss",
             accuracy="accuracy" if has_classes else "",
             head=head,
+            loss_weight=loss_weight,
         )
     )

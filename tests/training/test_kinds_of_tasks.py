@@ -60,13 +60,14 @@ def several(rng, path):
 
 
 def numbers(rng, path):
-    """The number of words of the sea, of six."""
+    """A price, by the number of words of the sea, of six."""
     rows = []
     for number in range(60):
         wet = number % 7
         text = [*words(rng, wet, SEA), *words(rng, 6 - wet)]
-        rows.append([" ".join(rng.permutation(text)), str(wet)])
-    write_table(path.with_suffix(".tsv"), ["text", "wetness"], rows)
+        price = str(300_000 + 100_000 * wet)
+        rows.append([" ".join(rng.permutation(text)), price])
+    write_table(path.with_suffix(".tsv"), ["text", "price"], rows)
 
 
 def choices(rng, path):
@@ -118,7 +119,7 @@ CHOICES = "context=context,choice=a,choice=b,choice=c,label=right"
 KINDS = {
     "pairs": (pairs, "text=a,text=b,label=verdict", "accuracy", 0.95),
     "several": (several, "text=text,labels=labels", "micro_f1", 0.9),
-    "numbers": (numbers, "text=text,number=wetness", "pearson", 0.9),
+    "numbers": (numbers, "text=text,number=price", "pearson", 0.9),
     "choices": (choices, CHOICES, "accuracy", 0.95),
     "tags": (tags, "word=0,tag=-1", "f1", 0.6),
     "questions": (questions, "SQuAD1.1", "f1", 90.0),

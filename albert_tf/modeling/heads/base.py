@@ -224,6 +224,10 @@ class Head(ConfiguredLayer):
         """Returns whether the head has a number of classes to choose."""
         return "num_labels" in cls.options
 
+    def value_in_files(self, variable: Any, value: Any) -> Any:
+        """Returns a value of a weight of the head as files have it."""
+        return value
+
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""
         options = {name: getattr(self, name) for name in self.options}

@@ -72,7 +72,11 @@ class MultiLabelHead(DenseHead):
 
 @serializable
 class RegressionHead(DenseHead):
-    """A number for a text (STS-B): `predictions` `[batch]`."""
+    """A number for a text (STS-B): `predictions` `[batch]`.
+
+    It is learned as a multiple of `deviation` from `mean`. These are no
+    weights: in files the dense layer gives the number itself.
+    """
 
     head_name = "regression"
     model_name = "AlbertForRegression"
@@ -84,10 +88,17 @@ class RegressionHead(DenseHead):
         LabelledOutput("predictions", "label_ids", weighted_squared_error),
     )
     meanings: Mapping[str, str] = {"predictions": "the number"}
+    mean, deviation = 0.0, 1.0
 
     def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns `predictions` `[batch]`."""
-        return {"predictions": ops.squeeze(scores, -1)}
+        numbers = ops.squeeze(scores, -1)
+        return {"predictions": self.mean + self.deviation * numbers}
+
+    def value_in_files(self, variable: Any, value: Any) -> Any:
+        """Returns the weight with which the dense layer gives the number."""
+        value = value * self.deviation
+        return value + self.mean * (variable is self.classifier.bias)
 
 
 @serializable

@@ -19,6 +19,7 @@ from albert_tf.config import (
     shares_whole_groups,
     sharing_plan,
 )
+from albert_tf.modeling.heads.base import Head
 
 # The forms of files: which of the two names in a row they have.
 COLUMN = {"google": 0, "huggingface": 1}
@@ -91,6 +92,7 @@ class NamedWeight:
         name: the name in files; empty where their code has no such head.
         is_transposed: whether files have it as `[out, in]`.
         dense: the dense layer that has it as kernel, or None.
+        owner: its head, or None.
     """
 
     variable: keras.Variable
@@ -98,6 +100,7 @@ class NamedWeight:
     name: str
     is_transposed: bool = False
     dense: keras.layers.Dense | None = None
+    owner: Head | None = None
 
     @property
     def adapted(self) -> keras.layers.Dense | None:
@@ -106,7 +109,7 @@ class NamedWeight:
         return self.dense if has_adapter else None
 
     def value(self) -> np.ndarray:
-        """Returns the value, float32, with the adapter that it may have."""
+        """Returns the value in files, float32, with its adapter if any."""
         value, layer = _float32(self.variable), self.adapted
         if layer is not None:
             # Keras would add them in the layer's precision.
@@ -116,7 +119,9 @@ class NamedWeight:
             value = value + np.float32(layer.lora_alpha / layer.lora_rank) * (
                 delta
             )
-        return value
+        if self.owner is None:
+            return value
+        return self.owner.value_in_files(self.variable, value)
 
     def transposed(self, value: np.ndarray) -> np.ndarray:
         """Returns a value of ours as files have it, or back."""
@@ -290,6 +295,10 @@ def named_weights(
     add(model.encoder, _POOLER, POOLER, "")
     for name, head in model.heads.items():
         add(head, head.names_in_files(model.config), name, "")
+    rows = [
+        dataclasses.replace(row, owner=model.heads.get(row.head))
+        for row in rows
+    ]
     for group, inner, block in file_blocks(model, form):
         prefix = _BLOCK_PREFIX[form].format(group=group, inner=inner)
         add(block, BLOCK, "", prefix)

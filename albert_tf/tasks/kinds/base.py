@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -79,6 +79,13 @@ class Distributions:
 Figure = ConfusionMatrix | Distributions
 
 
+class LabelUnits(NamedTuple):
+    """The unit in which numbers are learned, and what they are counted from."""
+
+    mean: float = 0.0
+    deviation: float = 1.0
+
+
 class Kind(abc.ABC):
     """Turns examples into a head's inputs, and its outputs into predictions.
 
@@ -120,6 +127,10 @@ class Kind(abc.ABC):
         Raises UserError for labels that no classifier can be trained on.
         """
         return []
+
+    def label_units(self, examples: Sequence[Any]) -> LabelUnits:
+        """Returns the units in which a new head learns these examples."""
+        return LabelUnits()
 
     def label_ids(
         self, examples: Sequence[Any], labels: Sequence[str]

@@ -12,6 +12,7 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
     CallSignature,
     Distributions,
+    LabelUnits,
     Metric,
     Outputs,
     Prediction,
@@ -68,22 +69,17 @@ class Regression(TextKind):
 
         return np.array(made_of_all(number, examples))
 
-    def warnings(
-        self, examples: Sequence[Example], *, training: bool
-    ) -> list[str]:
-        """Returns those of all kinds, and on numbers of another scale."""
-        found = super().warnings(examples, training=training)
-        if training:
-            numbers = self.label_ids(examples, ())
-            mean, deviation = numbers.mean(), numbers.std()
-            if abs(mean) > _LARGE or deviation > _LARGE or deviation < _SMALL:
-                found.append(
-                    f"The numbers have the mean {mean:.4g} and the standard "
-                    f"deviation {deviation:.4g}. The model starts at 0 and "
-                    "moves in small steps: it learns them better when they are "
-                    "scaled to a mean near 0 and a deviation near 1."
-                )
-        return found
+    def label_units(self, examples: Sequence[Example]) -> LabelUnits:
+        """Returns the mean and the deviation of numbers of another scale.
+
+        A model starts at 0 and moves in small steps, which suit those of the
+        paper's tasks.
+        """
+        numbers = self.label_ids(examples, ())
+        mean, deviation = float(numbers.mean()), float(numbers.std())
+        if abs(mean) <= _LARGE and _SMALL <= deviation <= _LARGE:
+            return LabelUnits()
+        return LabelUnits(mean, deviation or 1.0)
 
     def scores(
         self, features: Features, outputs: Outputs, config: FeatureConfig

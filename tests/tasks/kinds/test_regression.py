@@ -42,16 +42,18 @@ def test_labels_that_are_no_numbers(label):
         KIND.label_ids([*EXAMPLES, Example(("a",), label, "t.tsv:2")], [])
 
 
-def test_numbers_of_another_scale_are_reported():
-    for labels, count in (
-        ("1 4", 0),
-        ("1000 1001", 1),
-        ("0 90", 1),
-        ("1 1", 1),
-    ):
-        examples = [Example((n,), n) for n in labels.split()]
-        assert len(KIND.warnings(examples, training=True)) == count
-    assert KIND.warnings(examples, training=False) == []
+@pytest.mark.parametrize(
+    ("labels", "units"),
+    [
+        ("1 4", (0, 1)),
+        ("1000 1001", (1000.5, 0.5)),
+        ("0 90", (45, 45)),
+        ("1 1", (1, 1)),
+    ],
+)
+def test_numbers_of_another_scale_have_units(labels, units):
+    examples = [Example((n,), n) for n in labels.split()]
+    assert KIND.label_units(examples) == units
 
 
 def test_features(tiny_tokenizer):

@@ -152,7 +152,7 @@ def test_what_is_not_set_is_the_recipes(data_dir, pretrained, monkeypatch):
     assert optimizer["learning_rate"] == expected["learning_rate"] != 2e-5
     # Two epochs of 160 examples in batches of 32, not the recipe's five.
     assert (training["num_train_steps"], training["seed"]) == (10, 3)
-    assert found["model"]["pooling"] == expected["pooling"] == "mean"
+    assert found["model"]["pooling"] == expected["pooling"] == "mean_ngrams"
     lengths = found["config"]["features"]["max_seq_length"]
     assert lengths == initial.max_position_embeddings < 512
     # Of a context and a choice, neither of which would be left otherwise.

@@ -112,7 +112,7 @@ class _Run:
         return not self.running and not self._waiting
 
     def _to_run(self, units: Sequence[Unit]) -> list[Unit]:
-        """Returns what is not recorded, and whose output that needs again."""
+        """Returns units without a record, or whose deleted output is needed."""
         found: list[Unit] = []
         needed: set[str] = set()
         # Whatever needs a unit follows it.
@@ -123,7 +123,7 @@ class _Run:
         return found
 
     def _status(self, unit: Unit, output_needed: bool) -> str | None:
-        """Returns how a unit has ended; None: it has not, or not any more."""
+        """Returns the status of an ended unit; None: it is to run (again)."""
         entry = self._ledger.entry(unit)
         if entry is None:
             return None

@@ -12,7 +12,7 @@ FORKS.set_forkserver_preload(["tensorflow", "keras"])
 
 
 def call(function, *arguments):
-    """Returns what a function of a module returns in a process of its own."""
+    """Returns the result of a module's function, run in its own process."""
     receiver, sender = FORKS.Pipe(duplex=False)
     process = FORKS.Process(target=_send, args=(sender, function, arguments))
     process.start()

@@ -226,7 +226,7 @@ def _num_learned(
     data_dir: str,
     run: dict[str, Any],
 ) -> int:
-    """Returns how many of the examples a run that held some out learned.
+    """Returns the number of examples learned by a run that held some out.
 
     0 for other data than the run's.
     """

@@ -1,8 +1,8 @@
-"""Which tokens a text has, as a vector that knows nothing of their order.
+"""The n-grams of a text as a vector, without their places.
 
-What a linear model on words reads, and a small encoder has not learned to keep.
-As in fastText (Joulin et al. 2017), single tokens and pairs of neighbours are
-hashed into one table, so that the width does not depend on the vocabulary.
+A linear model on words reads them; a small encoder has not learned to keep
+them. As in fastText (Joulin et al. 2017), single tokens and pairs of neighbours
+are hashed into one table, so that the width does not depend on the vocabulary.
 """
 
 from keras import KerasTensor as Tensor
@@ -37,7 +37,7 @@ def ngram_vector(input_ids: Tensor, chosen: Tensor) -> Tensor:
     counted = ops.concatenate([chosen, chosen[:, :-1] * chosen[:, 1:]], axis=1)
     batch = ops.shape(ids)[0]
     rows = ops.arange(batch, dtype="int32")[:, None] * NGRAM_BUCKETS
-    # ONNX, as it is written, keeps only the last of equal places of a scatter.
+    # A scatter that adds becomes one in ONNX that overwrites equal places.
     counts = ops.segment_sum(
         ops.reshape(counted, (-1,)),
         ops.reshape(rows + buckets, (-1,)),

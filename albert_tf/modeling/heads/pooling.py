@@ -99,7 +99,7 @@ def _pair_means_and_ngrams(states: Tensor, features: Mapping) -> Tensor:
 
 
 def _texts(features: Mapping) -> list[Tensor]:
-    """Returns which tokens are of the first and of the second text."""
+    """Returns the masks `[batch, seq]` of the first and second text."""
     mask, segments = features["input_mask"], features["segment_ids"]
     return [ops.logical_and(mask, ops.equal(segments, n)) for n in (0, 1)]
 

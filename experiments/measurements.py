@@ -92,7 +92,7 @@ def _any_depth(loaded: LoadedModel, shards: ShardSet) -> dict[str, Any]:
 
 
 def _words(loaded: LoadedModel, shards: ShardSet) -> dict[str, Any]:
-    """Returns how well words are predicted, whatever pieces they have.
+    """Returns the accuracy and the loss of whole words, for any vocabulary.
 
     A word is right if all of its pieces are; its loss is the sum of theirs.
     """

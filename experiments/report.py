@@ -255,7 +255,7 @@ def _curves(name: str, results: TableResults) -> list[Part]:
 
 
 def _leads(results: TableResults) -> list[Part]:
-    """Returns how far rows are ahead of those with their arithmetic."""
+    """Returns the leads of rows over others of the same arithmetic."""
     content = []
     compared = MASKED_LM in results.columns
     for row in (row for row in results.rows if row.equal_work and compared):

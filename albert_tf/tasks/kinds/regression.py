@@ -29,6 +29,7 @@ _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 # Of means and deviations; STS-B has 2.7 and 1.5.
 _LARGE, _SMALL = 10.0, 0.1
+_ROUNDING = float(np.finfo(np.float32).eps)
 
 
 def is_number(label: str) -> bool:
@@ -79,7 +80,9 @@ class Regression(TextKind):
         mean, deviation = float(numbers.mean()), float(numbers.std())
         if abs(mean) <= _LARGE and _SMALL <= deviation <= _LARGE:
             return LabelUnits()
-        return LabelUnits(mean, deviation or 1.0)
+        # Equal numbers may have a deviation, by rounding.
+        is_alike = deviation <= _ROUNDING * abs(mean)
+        return LabelUnits(mean, 1.0 if is_alike else deviation)
 
     def scores(
         self, features: Features, outputs: Outputs, config: FeatureConfig

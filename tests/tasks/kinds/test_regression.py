@@ -49,6 +49,9 @@ def test_labels_that_are_no_numbers(label):
         ("1000 1001", (1000.5, 0.5)),
         ("0 90", (45, 45)),
         ("1 1", (1, 1)),
+        # Their deviation is computed as 1.4e-17.
+        ("0.1 0.1 0.1", (pytest.approx(0.1), 1)),
+        ("0 0", (0, 1)),
     ],
 )
 def test_numbers_of_another_scale_have_units(labels, units):

@@ -43,9 +43,10 @@ def define_flags() -> None:
         "auto",
         list(RECIPES),
         "Source of settings without a flag. auto: the paper's for models of "
-        "its sizes, for narrower ones what they were found to need; v1, v2: "
-        "the paper's Table 14, for the first or the second models; none: the "
-        "defaults below.",
+        "its sizes, for narrower ones what they were found to need; encoder: "
+        "the same, with heads that read the model's states alone, to compare "
+        "models; v1, v2: the paper's Table 14, for the first or the second "
+        "models; none: the defaults below.",
     )
     flags.DEFINE_string(
         "tokenizer",

@@ -13,6 +13,8 @@ from experiments.units import Unit
 # The recipe search's shards.
 _EVAL_FRACTION = 0.05
 _DUPE_FACTOR = 4
+# Of fine-tuning.
+_RECIPE = "encoder"
 # What changes with the step.
 _SCHEDULES = {"depth_schedule", "masking_schedule", "ngram_schedule"}
 # Measures that are evaluations on the held-out shards of an objective.
@@ -45,7 +47,6 @@ class TaskData:
 
     task: str
     data_dir: str
-    flags: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -174,7 +175,7 @@ class Planner:
             "task": data.task,
             "data_dir": data.data_dir,
             "seed": seed,
-            "flags": list(data.flags),
+            "recipe": _RECIPE,
         }
         return Unit("finetuning", settings, {"pretraining": model})
 

@@ -196,7 +196,8 @@ def _finetuning(unit: Unit, directory: Directory, processes: int) -> list[str]:
         f"--task={unit.settings['task']}",
         f"--data_dir={unit.settings['data_dir']}",
         f"--seed={unit.settings['seed']}",
-        *unit.settings["flags"],
+        f"--recipe={unit.settings['recipe']}",
+        "--noreport",
         f"--init_from={os.path.join(model, 'model')}",
         f"--run_dir={_output(directory(unit))}",
     ]

@@ -44,8 +44,12 @@ def _paper(task: Task, changes: Mapping[str, Any]) -> Recipe:
     return Recipe({**task.settings, **changes}, f"of the paper for {task.name}")
 
 
-def _fitting(task: Task, model: ModelConfig, read: Callable) -> Recipe:
+def _fitting(
+    task: Task, model: ModelConfig, read: Callable, beside: str = "_ngrams"
+) -> Recipe:
     """Returns the paper's for models of its sizes, others for small ones.
+
+    `beside` names what heads of small models read beside the states.
 
     `read` returns the training examples, on whose number the settings depend.
     (RESULTS.md, "Settings of fine-tuning for small models", has the search.)
@@ -67,9 +71,9 @@ def _fitting(task: Task, model: ModelConfig, read: Callable) -> Recipe:
     }
     if isinstance(task.kind, TextKind):
         if task.kind.are_pairs(examples):
-            settings["pooling"] = "pair_mean_ngrams"
+            settings["pooling"] = f"pair_mean{beside}"
         else:
-            settings["pooling"] = "mean_ngrams"
+            settings["pooling"] = f"mean{beside}"
             if few:
                 settings["learning_rate"] = _FEW_TEXTS_RATE
     # What follows from the task's texts, not from the model.
@@ -86,6 +90,8 @@ def _fitting(task: Task, model: ModelConfig, read: Callable) -> Recipe:
 # training examples.
 RECIPES: dict[str, Callable[[Task, ModelConfig, Callable], Recipe]] = {
     "auto": _fitting,
+    # To compare models: n-grams would hide much of what they have learned.
+    "encoder": lambda task, model, read: _fitting(task, model, read, ""),
     "v1": lambda task, model, read: _paper(task, {}),
     "v2": lambda task, model, read: _paper(task, task.settings_v2),
     "none": lambda task, model, read: Recipe({}, ""),

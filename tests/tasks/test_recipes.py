@@ -75,6 +75,15 @@ def test_only_heads_of_texts_are_pooled():
     assert "pooling" not in recipe("auto", "SQuAD1.1").settings
 
 
+def test_models_are_compared_by_their_states_alone():
+    for example, pooling in ((PAIR, "pair_mean"), (TEXT, "mean")):
+        auto, alone = (
+            recipe(name, "SST-2", example=example).settings
+            for name in ("auto", "encoder")
+        )
+        assert alone == {**auto, "pooling": pooling}
+
+
 @pytest.mark.parametrize(("number", "steps"), [(33, 2), (64, 2), (10**5, 500)])
 def test_dev_is_evaluated_in_every_epoch(number, steps):
     assert recipe("auto", num_examples=number).settings["eval_steps"] == steps

@@ -6,6 +6,7 @@ claims is a contrast of its rows.
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -93,15 +94,21 @@ class Table:
     note: str = ""
 
 
-def _row(name: str, settings: Mapping[str, Any], *scores: float) -> Row:
+def _row(name: str, settings: Mapping[str, Any], scores: str) -> Row:
     """Returns a row with the paper's scores in the order of its columns."""
-    published = dict(zip(PUBLISHED_COLUMNS, scores, strict=False))
+    numbers = map(json.loads, scores.split())
+    published = dict(zip(PUBLISHED_COLUMNS, numbers, strict=False))
     return Row(name, settings, published)
 
 
-def _embedding(sharing: str, size: int, *scores: float) -> Row:
-    settings = {"sharing": sharing, "embedding_size": size}
-    return _row(f"{_SHARING[sharing]} E={size}", settings, *scores)
+def _embeddings(lines: str) -> tuple[Row, ...]:
+    """Returns rows of a sharing and a size of embeddings, and their scores."""
+    rows = []
+    for line in lines.strip().splitlines():
+        sharing, size, scores = line.split(maxsplit=2)
+        settings = {"sharing": sharing, "embedding_size": int(size)}
+        rows.append(_row(f"{_SHARING[sharing]} E={size}", settings, scores))
+    return tuple(rows)
 
 
 _SHARING = {
@@ -145,14 +152,39 @@ def _initial(name: str, deviation: float, positions: str, scale: float) -> Row:
     return Row(name, own={**weights, "num_hidden_layers": 2})
 
 
+_TABLE_3 = _embeddings(
+    """
+    none  64   87 89.9 82.9 80.1 77.8 82.9 91.5 66.7 81.3
+    none 128   89 89.9 82.8 80.3 77.3 83.7 91.5 67.9 81.7
+    none 256   93 90.2 83.2 80.3 77.4 84.1 91.9 67.3 81.8
+    none 768  108 90.4 83.2 80.4 77.6 84.5 92.8 68.2 82.3
+    all   64   10 88.7 81.4 77.5 74.8 80.8 89.4 63.5 79.0
+    all  128   12 89.3 82.3 80.0 77.1 81.6 90.3 64.0 80.1
+    all  256   16 88.8 81.5 79.1 76.3 81.5 90.3 63.4 79.6
+    all  768   31 88.6 81.5 79.2 76.6 82.0 90.6 63.3 79.8
+    """
+)
+_TABLE_4 = _embeddings(
+    """
+    all       768   31 88.6 81.5 79.2 76.6 82.0 90.6 63.3 79.8
+    attention 768   83 89.9 82.7 80.0 77.2 84.0 91.4 67.7 81.6
+    ffn       768   57 89.2 82.1 78.2 75.4 81.5 90.8 62.6 79.5
+    none      768  108 90.4 83.2 80.4 77.6 84.5 92.8 68.2 82.3
+    all       128   12 89.3 82.3 80.0 77.1 82.0 90.3 64.0 80.1
+    attention 128   64 89.9 82.8 80.7 77.9 83.4 91.9 67.6 81.7
+    ffn       128   38 88.9 81.6 78.6 75.6 82.3 91.7 64.4 80.2
+    none      128   89 89.9 82.8 80.3 77.3 83.2 91.5 67.9 81.6
+    """
+)
+
 _SIZES = (
-    _row("BERT base", _bert({}), 108),
-    _row("BERT large", _bert(_LARGE), 334),
-    _row("BERT xlarge", _bert(_XLARGE), 1270),
-    _row("ALBERT base", {}, 12),
-    _row("ALBERT large", _LARGE, 18),
-    _row("ALBERT xlarge", _XLARGE, 60),
-    _row("ALBERT xxlarge", _XXLARGE, 235),
+    _row("BERT base", _bert({}), "108"),
+    _row("BERT large", _bert(_LARGE), "334"),
+    _row("BERT xlarge", _bert(_XLARGE), "1270"),
+    _row("ALBERT base", {}, "12"),
+    _row("ALBERT large", _LARGE, "18"),
+    _row("ALBERT xlarge", _XLARGE, "60"),
+    _row("ALBERT xxlarge", _XXLARGE, "235"),
 )
 
 _CANDIDATES = {
@@ -187,116 +219,7 @@ TABLES: dict[str, Table] = {
     ),
     "embedding": Table(
         "Table 3: the size of the vocabulary embedding",
-        (
-            _embedding(
-                *(
-                    "none",
-                    64,
-                    87,
-                    89.9,
-                    82.9,
-                    80.1,
-                    77.8,
-                    82.9,
-                    91.5,
-                    66.7,
-                    81.3,
-                )
-            ),
-            _embedding(
-                *(
-                    "none",
-                    128,
-                    89,
-                    89.9,
-                    82.8,
-                    80.3,
-                    77.3,
-                    83.7,
-                    91.5,
-                    67.9,
-                    81.7,
-                )
-            ),
-            _embedding(
-                *(
-                    "none",
-                    256,
-                    93,
-                    90.2,
-                    83.2,
-                    80.3,
-                    77.4,
-                    84.1,
-                    91.9,
-                    67.3,
-                    81.8,
-                )
-            ),
-            _embedding(
-                *(
-                    "none",
-                    768,
-                    108,
-                    90.4,
-                    83.2,
-                    80.4,
-                    77.6,
-                    84.5,
-                    92.8,
-                    68.2,
-                    82.3,
-                )
-            ),
-            _embedding(
-                *("all", 64, 10, 88.7, 81.4, 77.5, 74.8, 80.8, 89.4, 63.5, 79.0)
-            ),
-            _embedding(
-                *(
-                    "all",
-                    128,
-                    12,
-                    89.3,
-                    82.3,
-                    80.0,
-                    77.1,
-                    81.6,
-                    90.3,
-                    64.0,
-                    80.1,
-                )
-            ),
-            _embedding(
-                *(
-                    "all",
-                    256,
-                    16,
-                    88.8,
-                    81.5,
-                    79.1,
-                    76.3,
-                    81.5,
-                    90.3,
-                    63.4,
-                    79.6,
-                )
-            ),
-            _embedding(
-                *(
-                    "all",
-                    768,
-                    31,
-                    88.6,
-                    81.5,
-                    79.2,
-                    76.6,
-                    82.0,
-                    90.6,
-                    63.3,
-                    79.8,
-                )
-            ),
-        ),
+        _TABLE_3,
         (
             Claim(
                 "Without sharing, larger embeddings are better "
@@ -315,106 +238,7 @@ TABLES: dict[str, Table] = {
     ),
     "sharing": Table(
         "Table 4: sharing of parameters across layers",
-        (
-            _embedding(
-                *(
-                    "all",
-                    768,
-                    31,
-                    88.6,
-                    81.5,
-                    79.2,
-                    76.6,
-                    82.0,
-                    90.6,
-                    63.3,
-                    79.8,
-                )
-            ),
-            _embedding(
-                *("attention", 768, 83, 89.9, 82.7, 80.0, 77.2, 84.0, 91.4),
-                *(67.7, 81.6),
-            ),
-            _embedding(
-                *(
-                    "ffn",
-                    768,
-                    57,
-                    89.2,
-                    82.1,
-                    78.2,
-                    75.4,
-                    81.5,
-                    90.8,
-                    62.6,
-                    79.5,
-                )
-            ),
-            _embedding(
-                *(
-                    "none",
-                    768,
-                    108,
-                    90.4,
-                    83.2,
-                    80.4,
-                    77.6,
-                    84.5,
-                    92.8,
-                    68.2,
-                    82.3,
-                )
-            ),
-            _embedding(
-                *(
-                    "all",
-                    128,
-                    12,
-                    89.3,
-                    82.3,
-                    80.0,
-                    77.1,
-                    82.0,
-                    90.3,
-                    64.0,
-                    80.1,
-                )
-            ),
-            _embedding(
-                *("attention", 128, 64, 89.9, 82.8, 80.7, 77.9, 83.4, 91.9),
-                *(67.6, 81.7),
-            ),
-            _embedding(
-                *(
-                    "ffn",
-                    128,
-                    38,
-                    88.9,
-                    81.6,
-                    78.6,
-                    75.6,
-                    82.3,
-                    91.7,
-                    64.4,
-                    80.2,
-                )
-            ),
-            _embedding(
-                *(
-                    "none",
-                    128,
-                    89,
-                    89.9,
-                    82.8,
-                    80.3,
-                    77.3,
-                    83.2,
-                    91.5,
-                    67.9,
-                    81.6,
-                )
-            ),
-        ),
+        _TABLE_4,
         (
             Claim(
                 "Sharing all costs less at E=128 than at E=768.",
@@ -438,19 +262,13 @@ TABLES: dict[str, Table] = {
     ),
     "objective": Table(
         "Table 5: the sentence-pair objective",
-        (
-            _row(
-                *("none", {"sentence_objective": "none"}, 12, 88.6, 81.5, 78.1),
-                *(75.3, 81.5, 89.9, 61.7, 79.0),
-            ),
-            _row(
-                *("NSP", {"sentence_objective": "nsp"}, 12, 88.4, 81.5, 77.2),
-                *(74.6, 81.6, 91.1, 62.3, 79.2),
-            ),
-            _row(
-                *("SOP", {"sentence_objective": "sop"}, 12, 89.3, 82.3, 80.0),
-                *(77.1, 82.0, 90.3, 64.0, 80.1),
-            ),
+        tuple(
+            _row(name, {"sentence_objective": name.lower()}, scores)
+            for name, scores in (
+                ("none", "12 88.6 81.5 78.1 75.3 81.5 89.9 61.7 79.0"),
+                ("NSP", "12 88.4 81.5 77.2 74.6 81.6 91.1 62.3 79.2"),
+                ("SOP", "12 89.3 82.3 80.0 77.1 82.0 90.3 64.0 80.1"),
+            )
         ),
         (
             Claim("SOP is better than NSP.", {"SOP": 1, "NSP": -1}),

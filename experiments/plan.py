@@ -124,6 +124,9 @@ class Planner:
         needs = {"shards": self._shards(objective, text, vocabulary)}
         if start := self._start(row, rows, seed):
             needs["init_from"] = start
+            if row.hard_examples:
+                of_start = {"pretraining": start, "shards": needs["shards"]}
+                needs["weights"] = Unit("piece_errors", {}, of_start)
         return Unit(row.kind, {"config": to_dict(config)}, needs)
 
     def _start(

@@ -40,6 +40,7 @@ class Row:
         start: name of the row whose model pretraining continues.
         new_words: that model's vocabulary has words of the domain as well.
         work: the arithmetic of its training, as a multiple of the scale's.
+        hard_examples: masks words more often that `start` gets wrong.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Row:
     start: str = ""
     new_words: bool = False
     work: float = 1.0
+    hard_examples: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -368,6 +370,32 @@ TABLES: dict[str, Table] = {
             "masked word has can be seen, which helps accuracy where words "
             "have several. Sequences have as many tokens in all rows, so that "
             "a vocabulary with longer ones sees more text at once."
+        ),
+    ),
+    "hard_examples": Table(
+        "Words masked more often that the model gets wrong",
+        (
+            Row("before"),
+            Row("all words alike", start="before", work=_ADAPTATION),
+            Row(
+                "hard examples",
+                start="before",
+                work=_ADAPTATION,
+                hard_examples=True,
+            ),
+        ),
+        (
+            Claim(
+                "Masking what the model gets wrong is better than masking all "
+                "words alike.",
+                {"hard examples": 1, "all words alike": -1},
+            ),
+        ),
+        note=(
+            "Two rows go on from the first, for half as much arithmetic "
+            "again. Words are masked in proportion to the share of wrong "
+            "answers of the first row's model on text of training, by piece. "
+            "All rows are measured on masks of all words alike."
         ),
     ),
     "dropout": Table(

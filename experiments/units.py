@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from albert_tf.config import PretrainConfig, from_dict
+from albert_tf.config import PretrainConfig, from_dict, to_dict
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.rundir.run_results import (
     METRICS_FILE,
@@ -50,7 +50,7 @@ class Unit:
     def name(self) -> str:
         """The kind and a digest, which name its directory."""
         content = {
-            "settings": self.settings,
+            "settings": _without_defaults(self.settings),
             "needs": {role: unit.name for role, unit in self.needs.items()},
         }
         text = json.dumps(content, sort_keys=True)
@@ -61,6 +61,21 @@ class Unit:
         for unit in self.needs.values():
             yield from unit.with_needs()
         yield self
+
+
+def _without_defaults(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns settings without those of a model that have their default.
+
+    So a unit keeps its name in a version that has a setting more.
+    """
+    if "config" not in settings:
+        return settings
+    defaults = to_dict(PretrainConfig())
+    changed = {
+        section: {n: v for n, v in values.items() if v != defaults[section][n]}
+        for section, values in settings["config"].items()
+    }
+    return {**settings, "config": changed}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,12 +157,14 @@ def _pretraining(unit: Unit, directory: Directory, processes: int) -> list[str]:
     shards = _output(directory(unit.needs["shards"]))
     # A model that it continues: a run's, or one with an extended vocabulary.
     start = [unit.needs["init_from"]] if "init_from" in unit.needs else []
+    weights = [unit.needs["weights"]] if "weights" in unit.needs else []
     return [
         "bin.pretrain",
         f"--config_json={_settings(unit, directory)}",
         f"--train_data={shards}",
         f"--eval_data={shards}",
         *(f"--init_from={_output(directory(model))}" for model in start),
+        *(f"--masking_weights={_output(directory(file))}" for file in weights),
         f"--run_dir={_output(directory(unit))}",
     ]
 
@@ -244,6 +261,18 @@ def _measurement(unit: Unit, directory: Directory, processes: int) -> list[str]:
     ]
 
 
+def _piece_errors(
+    unit: Unit, directory: Directory, processes: int
+) -> list[str]:
+    model = _output(directory(unit.needs["pretraining"]))
+    return [
+        "experiments.piece_errors",
+        os.path.join(model, "model"),
+        _output(directory(unit.needs["shards"])),
+        _output(directory(unit)),
+    ]
+
+
 def _measurement_figures(unit: Unit, directory: str) -> Figures:
     return read_json(os.path.join(directory, _MEASUREMENT))
 
@@ -253,6 +282,7 @@ KINDS: dict[str, Kind] = {
     "extension": Kind(_extension, _no_figures),
     "shards": Kind(_shards, _no_figures),
     "pretraining": Kind(_pretraining, _pretraining_figures),
+    "piece_errors": Kind(_piece_errors, _no_figures),
     "peer": Kind(
         functools.partial(_of_settings, "pretraining_peer", OUTPUT),
         _pretraining_figures,

@@ -244,6 +244,12 @@ class PretrainingSettings(Section):
         "Longest n-gram masked in training, as step:words: 0:1,2000:3. "
         "Held-out text is masked by max_ngram. Empty: max_ngram always.",
     )
+    masking_weights: str = setting(
+        "",
+        "JSON file of an object with weights of pieces, by piece, 1 where "
+        "there is none: training masks words in proportion to the mean of "
+        "their pieces, held-out text evenly. Empty: all words alike.",
+    )
     depth_schedule: str = setting(
         "",
         "Progressive depth, as step:layers: 0:3,2000:6,4000:12. Shared "

@@ -103,7 +103,8 @@ class PretrainingBatches:
     `masked_lm_weights` float32 `[batch, predictions]`,
     `sentence_order_labels` int32, `example_numbers` int32 and
     `example_weights` float32 `[batch]`. The sentence labels are those of the
-    shards' `sentence_objective`.
+    shards' `sentence_objective`. Words are masked in proportion to the
+    `piece_weights` of their pieces (`MaskingIds`), if there are any.
 
     Rows `by_length` are sorted in whole training batches, which have
     `part_widths` int32 too, the widths of equal parts of the rows: the same in
@@ -120,6 +121,7 @@ class PretrainingBatches:
         seed: int,
         training: bool,
         by_length: bool = False,
+        piece_weights: np.ndarray | None = None,
     ) -> None:
         require(
             len(shards) > 0,
@@ -150,6 +152,7 @@ class PretrainingBatches:
             tokenizer["special_ids"],
             tokenizer["mask_id"],
             ids_in_ranges(tokenizer["replacement_id_ranges"]),
+            piece_weights,
         )
         # Evaluation masks are the same at every evaluation.
         self._mask_key = counter_rng.key(

@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from albert_tf.cluster.distribution import is_chief
 from albert_tf.config import (
     MaskingConfig,
@@ -17,6 +19,7 @@ from albert_tf.config import (
     override,
     require,
     sharing_plan,
+    shown,
     to_dict,
 )
 from albert_tf.config.schedules import numbers_of, parse_schedule
@@ -29,6 +32,7 @@ from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
     save_model_directory,
 )
+from albert_tf.io.json_files import read_json
 from albert_tf.jobs.evaluate import (
     evaluate_pretraining,
     pretraining_metric_names,
@@ -126,7 +130,7 @@ def run_pretraining(
     objective = _objective(config, phases)
     maskings, last_changes = _masking_schedule(config, phases)
     by_length = on_one_cpu(strategy) and config.training.steps_per_loop == 1
-    sources = _sources(config, phases, maskings, by_length)
+    sources = _sources(config, phases, tokenizer, maskings, by_length)
     config = with_micro_batch_size(
         config, strategy, run_dir, config.model, **_largest_batch(sources)
     )
@@ -250,11 +254,13 @@ def _objective(
 def _sources(
     config: PretrainConfig,
     phases: Sequence[_Phase],
+    tokenizer: Tokenizer,
     maskings: Mapping[int, MaskingConfig],
     by_length: bool,
 ) -> SourceSchedule:
     """Returns a source for each phase and, in it, each way of masking."""
     training = config.training
+    weights = _piece_weights(config, phases, tokenizer)
     ends = [*(phase.start for phase in phases[1:]), training.num_train_steps]
     spans = [
         (phase, *span)
@@ -275,6 +281,7 @@ def _sources(
             seed=training.seed,
             training=True,
             by_length=by_length and end - first >= _MIN_STEPS_BY_LENGTH,
+            piece_weights=weights,
         )
         for phase, first, end in spans
     ]
@@ -329,17 +336,44 @@ def _masking_schedule(
         for step, value in parse_schedule(name, text, convert, example).items():
             changes.setdefault(step, {})[setting] = value
             last_changes[name] = step
-        for shards in (phase.train for phase in phases):
-            require(
-                shards.metadata["record_kind"] == "dynamic",
-                f"{name}={text!r}, and the masks of {shards.directory} are "
-                "fixed: expected shards built with --record_kind=dynamic, or "
-                f"--{name}= for no schedule.",
-            )
+        _require_dynamic_masks(name, text, phases)
     masking, schedule = config.masking, {}
     for step in sorted(changes):
         schedule[step] = masking = override(masking, changes[step])
     return schedule, last_changes
+
+
+def _piece_weights(
+    config: PretrainConfig, phases: Sequence[_Phase], tokenizer: Tokenizer
+) -> np.ndarray | None:
+    """Returns the weights `[vocab]` of pieces in masking, if there are any."""
+    path = config.pretraining.masking_weights
+    if not path:
+        return None
+    _require_dynamic_masks("masking_weights", path, phases)
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    weights = np.ones(len(pieces))
+    for piece, weight in read_json(path).items():
+        require(
+            piece in ids and isinstance(weight, int | float) and weight > 0,
+            f"masking_weights={path}: {shown(piece)} has {shown(weight)}; "
+            "expected positive numbers of pieces of the vocabulary.",
+        )
+        weights[ids[piece]] = weight
+    return weights
+
+
+def _require_dynamic_masks(
+    name: str, value: str, phases: Sequence[_Phase]
+) -> None:
+    for shards in (phase.train for phase in phases):
+        require(
+            shards.metadata["record_kind"] == "dynamic",
+            f"{name}={value!r}, and the masks of {shards.directory} are "
+            "fixed: expected shards built with --record_kind=dynamic, or "
+            f"--{name}= for none.",
+        )
 
 
 def _unequal_lengths(phases: Sequence[_Phase]) -> Iterator[str]:

@@ -39,6 +39,9 @@ class MaskingIds(NamedTuple):
     special: Sequence[int]  # of tokens that are never masked
     mask: int
     replacements: np.ndarray  # [n] from which random replacements are drawn
+    # [vocab] of each piece: words are drawn in proportion to the mean of
+    # theirs; None: all alike.
+    weights: np.ndarray | None = None
 
     @classmethod
     def of(cls, tokenizer: Any) -> "MaskingIds":
@@ -136,10 +139,11 @@ def mask_batch(
     words = _find_words(
         word_starts, columns["segment_ids"], maskable, config.max_ngram
     )
+    weights = _word_weights(words, input_ids[maskable], ids.weights)
     lengths = is_token.sum(axis=1)
     budgets = np.maximum(1, np.rint(config.masked_lm_prob * lengths))
     budgets = np.minimum(num_slots, budgets).astype(np.int64)
-    chosen, ngram_counts = _choose_words(words, keys, budgets, config)
+    chosen, ngram_counts = _choose_words(words, weights, keys, budgets, config)
 
     masked = np.zeros_like(maskable)
     masked[maskable] = chosen[words.at_token[:-1]]
@@ -232,14 +236,29 @@ def _find_words(
     )
 
 
+def _word_weights(
+    words: _Words, token_ids: np.ndarray, piece_weights: np.ndarray | None
+) -> np.ndarray | None:
+    """Returns the mean weight `[words]` of each word's pieces, if they have."""
+    if piece_weights is None:
+        return None
+    cells = words.at_token[:-1]
+    totals = np.bincount(cells, piece_weights[token_ids])
+    return (totals / np.maximum(np.bincount(cells), 1))[words.cell]
+
+
 def _choose_words(
-    words: _Words, keys: np.ndarray, budgets: np.ndarray, config: MaskingConfig
+    words: _Words,
+    weights: np.ndarray | None,
+    keys: np.ndarray,
+    budgets: np.ndarray,
+    config: MaskingConfig,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns a mask of the chosen words and counts of n-grams by length.
 
     The mask is bool `[cells]`, the counts are int64 `[max_ngram + 1]`.
     """
-    order = _random_order(words, keys, config.max_ngram)
+    order = _random_order(words, weights, keys, config.max_ngram)
     ngrams = _draw_ngrams(keys, int(budgets.max(initial=1)), config)
     free, remaining = words.run_left.flatten(), budgets.copy()
     ngram_counts = np.zeros(config.max_ngram + 1, np.int64)
@@ -254,16 +273,23 @@ def _choose_words(
     return chosen, ngram_counts
 
 
-def _random_order(words: _Words, keys: np.ndarray, longest: int) -> np.ndarray:
+def _random_order(
+    words: _Words, weights: np.ndarray | None, keys: np.ndarray, longest: int
+) -> np.ndarray:
     """Returns `[ranks, batch]`: the cells of a row's words, shuffled.
 
     There are as many ranks as the longest row has words. Other rows end with
-    an empty cell.
+    an empty cell. With weights each rank is drawn in proportion to those of the
+    words that are left (Efraimidis and Spirakis, 2006).
     """
     batch, width = words.run_left.shape
-    bits = counter_rng.random_bits(
-        counter_rng.fold_in(keys, _ORDER)[words.row], words.start
-    )
+    order_keys = counter_rng.fold_in(keys, _ORDER)[words.row]
+    if weights is None:
+        bits = counter_rng.random_bits(order_keys, words.start)
+    else:
+        draws = counter_rng.uniform_at(order_keys, words.start)
+        # Integers of the bits of positive floats are in their order.
+        bits = (-np.log1p(-draws) / weights).view(np.uint64)
     ranks = np.full(batch * width, np.iinfo(np.uint64).max)
     # The lowest bits of the sorted values hold the word's number in its row,
     # which makes sorting cheap and its result unique.

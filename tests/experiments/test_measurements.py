@@ -1,6 +1,7 @@
 """Measurements of pretrained models: other depths than they learned with."""
 
 import dataclasses
+import json
 import re
 
 import numpy as np
@@ -12,7 +13,7 @@ from albert_tf.config import ModelConfig, override
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.shards import open_shards
-from experiments import measurements
+from experiments import measurements, piece_errors
 
 
 @pytest.mark.slow
@@ -105,3 +106,26 @@ def test_other_vocabularies_mask_the_same_words(tiny_tokenizer, monkeypatch):
     # bafe, bafe, zilu, dozu
     assert number == same_number == 4
     assert fewer_pieces < pieces
+
+
+def test_pieces_are_weighted_by_how_often_they_are_wrong(
+    shards_dir, tiny_tokenizer, tmp_path, monkeypatch
+):
+    loaded = LoadedModel(WordStarts(tiny_tokenizer), tiny_tokenizer, 32)
+    monkeypatch.setattr(
+        piece_errors, "load_model_directory", lambda directory: loaded
+    )
+    monkeypatch.setattr(piece_errors, "_NUM_BATCHES", 2)
+    path = tmp_path / "weights.json"
+    piece_errors.main("model", shards_dir, str(path))
+    weights = list(json.loads(path.read_text()).values())
+    starts = tiny_tokenizer.word_start[: len(weights)]
+    assert max(np.array(weights)[starts]) <= min(np.array(weights)[~starts])
+    assert 0 < min(weights) < max(weights) < 1
+
+
+def test_rare_pieces_have_nearly_the_mean_error():
+    masked, wrong = np.array([0, 1, 990, 9]), np.array([0, 1, 99, 0])
+    found = piece_errors.smoothed_errors(masked, wrong)
+    expected = [0.1, 2 / 11, 100 / 1000, 1 / 19]
+    assert found == pytest.approx(expected)

@@ -61,7 +61,6 @@ def test_a_row_is_trained_measured_fine_tuned_and_reported(
         vocab_size=120,
         max_seq_length=16,
     )
-    flags = ("--num_train_epochs=1",)
     task = TaskData("classification", str(tmp_path / "task"))
     planner = Planner(scale, Text(str(tmp_path / "books")), [task])
     table = dataclasses.replace(TABLES["layers"], tasks=True)

@@ -10,13 +10,14 @@ from albert_tf.config import (
     PretrainConfig,
     UserError,
     override,
+    to_dict,
 )
 from albert_tf.modeling.accounting import PAPER_TABLES, training_flops
 from experiments.estimate import hours_of, pretraining_flops
 from experiments.plan import Planner, TaskData, Text
 from experiments.scales import SCALES
 from experiments.tables import TABLES
-from experiments.units import KINDS, in_order, pretraining_config
+from experiments.units import KINDS, Unit, in_order, pretraining_config
 
 TEXT = Text("books", 8, "more", "medical")
 TASKS = [TaskData("SST-2", "glue/SST-2"), TaskData("classification", "my/rows")]
@@ -180,6 +181,38 @@ def test_additional_text_is_added():
         for name in ("no additional data", "with additional data")
     ]
     assert texts == ["books", "books,more"]
+
+
+def test_hard_examples_are_those_of_the_model_that_is_trained_on(tmp_path):
+    table = cells("hard_examples")
+    before, even, hard = (
+        table[name, 1].pretraining
+        for name in ("before", "all words alike", "hard examples")
+    )
+    assert hard.settings == even.settings
+    assert even.needs.keys() == {"shards", "init_from"}
+    weights = hard.needs["weights"]
+    assert weights.needs["pretraining"].name == before.name
+    (tmp_path / hard.name).mkdir()
+    command = KINDS["pretraining"].command(
+        hard, lambda unit: str(tmp_path / unit.name), 1
+    )
+    path = tmp_path / weights.name / "output"
+    assert f"--masking_weights={path}" in command
+
+
+def test_a_unit_keeps_its_name_when_there_is_one_more_setting():
+    config = to_dict(PretrainConfig())
+
+    def name(**changes):
+        training = {**config["training"], **changes}
+        settings = {**config, "training": training}
+        return Unit("pretraining", {"config": settings}).name
+
+    all_settings = name()
+    assert name(seed=99) != all_settings
+    del config["training"]["seed"]
+    assert name() == all_settings
 
 
 @pytest.mark.parametrize("name", ["data", "domain"])

@@ -18,9 +18,11 @@ from pretraining_runs import (
 from albert_tf.config import RuntimeConfig, UserError, override, to_dict
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.interchange.model_directory import find_initial_weights
+from albert_tf.io.json_files import write_json
 from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.rundir.checkpoints import Checkpoints
+from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training import loop, run_state
 
 
@@ -171,6 +173,36 @@ def test_fixed_masks_cannot_be_scheduled(
         "--ngram_schedule= for no",
     ):
         run(config, shards, tmp_path / "run")
+
+
+def test_words_with_higher_weights_are_masked_more_often(
+    small_config, shards_dir, tmp_path, monkeypatch
+):
+    jobs = []
+    monkeypatch.setattr(pretrain, "train", jobs.append)
+    path = tmp_path / "weights.json"
+    config = override(small_config, {"masking_weights": str(path)})
+    tokenizer = load_tokenizer(f"{shards_dir}/tokenizer")
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    even = np.arange(len(pieces)) % 2 == 0
+    write_json(path, dict.fromkeys(pieces[::2], 1e6))
+    run(config, shards_dir, tmp_path / "run")
+
+    def masked_even(batch):
+        ids = batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
+        return even[ids].mean()
+
+    (job,) = jobs
+    # Not all, since words have several pieces.
+    assert masked_even(job.sources.at(0).batch(0)) > 0.7
+    assert masked_even(job.held_out.at(0).batch(0)) < 0.6
+    write_json(path, {pieces[7]: 0})
+    with pytest.raises(
+        UserError,
+        match=f"masking_weights={path}: .*{re.escape(pieces[7])}.* has 0; "
+        "expected positive numbers of pieces",
+    ):
+        run(config, shards_dir, tmp_path / "run")
 
 
 @pytest.mark.slow

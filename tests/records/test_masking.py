@@ -54,7 +54,9 @@ def random_rows(count, length, seed, *, starts=0.7):
     return rows
 
 
-def mask_rows(rows, config=MaskingConfig(), *, num_slots=80, width=None):
+def mask_rows(
+    rows, config=MaskingConfig(), *, num_slots=80, width=None, weights=None
+):
     lengths = np.array([len(row.ids) for row in rows])
     width = width or int(lengths.max())
 
@@ -77,7 +79,7 @@ def mask_rows(rows, config=MaskingConfig(), *, num_slots=80, width=None):
         np.array([row.key for row in rows], np.uint64),
         config=config,
         num_slots=num_slots,
-        ids=masking.MaskingIds(SPECIAL, MASK, REPLACEMENTS),
+        ids=masking.MaskingIds(SPECIAL, MASK, REPLACEMENTS, weights),
     )
 
 
@@ -321,3 +323,28 @@ def test_lengths_of_ngrams_have_their_distribution(config, probs):
     for share, prob in zip(lengths / n, probs, strict=True):
         deviation = math.sqrt(prob * (1 - prob) / n)
         assert abs(share - prob) < 5 * deviation + count / n / 2
+
+
+def test_words_are_drawn_in_proportion_to_the_mean_weight_of_their_pieces():
+    words = [(10, True), (11, True), (12, True), (13, False), (14, True)]
+    weights = np.ones(1000)
+    weights[10:15] = 2, 1, 5, 3, 0.5
+    count = 20_000
+    rows = [
+        make_row(words, [], int(counter_rng.key("weighted", n)))
+        for n in range(count)
+    ]
+    config = MaskingConfig(masked_lm_prob=0.3, max_ngram=1)
+    masked = mask_rows(rows, config, weights=weights).masked_lm_ids[:, :2]
+    # Two tokens: the word of two, or one that is drawn before it and another.
+    both = 4 / 7.5
+    shares = {12: both, 13: both}
+    for piece, others in ((10, (1, 0.5)), (11, (2, 0.5)), (14, (2, 1))):
+        weight = weights[piece]
+        first = weight / 7.5
+        after = sum(w / 7.5 * weight / (3.5 - w) for w in others)
+        shares[piece] = first + after
+    for piece, prob in shares.items():
+        found = (masked == piece).any(axis=1).mean()
+        deviation = math.sqrt(prob * (1 - prob) / count)
+        assert abs(found - prob) < 4 * deviation

@@ -93,7 +93,8 @@ def vector_of(pooling, states, ids, mask, segments):
     highest = [max(values) for values in zip(*chosen[0], strict=True)]
     compared = [*first, *second, *abs(first - second), *first * second]
     ngrams, u, v = (ngram_vector(ids, text) for text in texts)
-    of_both = [*u, *v, *np.minimum(u, v), *abs(u - v), 160 * u @ v / 40**2]
+    shared = [*np.minimum(u, v), *abs(u - v), 160 * u @ v / 40**2]
+    of_both = [*u / 2, *v / 2, *shared]
     return {
         "mean": mean,
         "mean_max": [*mean, *highest],

@@ -14,6 +14,8 @@ NGRAM_BUCKETS = 2**15
 _LENGTH = 40.0
 # Of the cosine of two texts, one feature beside so many.
 _COSINE_SCALE = 4 * _LENGTH
+# Of the n-grams of one of two texts: what they have in common says more.
+_SINGLE_SCALE = 0.5
 COMPARISON_WIDTH = 4 * NGRAM_BUCKETS + 1
 # Odd, so that the first of a pair alone would reach every bucket. Times the
 # largest vocabulary it is an int32.
@@ -52,7 +54,8 @@ def ngram_vector(input_ids: Tensor, chosen: Tensor) -> Tensor:
 def compared_ngrams(first: Tensor, second: Tensor) -> Tensor:
     """Returns a comparison of two texts, `[batch, COMPARISON_WIDTH]`.
 
-    It is the n-grams of each, of both and of one alone, and their cosine.
+    It is the n-grams of each, of both and of one alone, and their cosine, each
+    in a measure by which small models learn pairs well (RESULTS.md).
 
     Args:
         first, second: their n-grams, `[batch, NGRAM_BUCKETS]`.
@@ -60,5 +63,6 @@ def compared_ngrams(first: Tensor, second: Tensor) -> Tensor:
     cosine = ops.sum(first * second, axis=1, keepdims=True) / _LENGTH**2
     both = ops.minimum(first, second)
     differing = ops.abs(first - second)
-    parts = [first, second, both, differing, _COSINE_SCALE * cosine]
+    each = _SINGLE_SCALE * first, _SINGLE_SCALE * second
+    parts = [*each, both, differing, _COSINE_SCALE * cosine]
     return ops.concatenate(parts, axis=1)

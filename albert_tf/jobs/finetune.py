@@ -1,6 +1,5 @@
 """The fine-tuning job: a task's head on a pretrained encoder."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
     check_vocab_size,
 )
+from albert_tf.jobs.epochs import with_steps
 from albert_tf.jobs.finetuning_job import FinetuningJob
 from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
@@ -112,7 +112,10 @@ def run_finetuning(
     features = _class_weighted(features, config, task, labels, log)
     _warn_of_untrained_positions(features, initial, log)
     metrics = task.kind.metric_names(task.metrics, labels)
-    config = extended(_resolve(config, len(features), metrics[0]), runtime)
+    config = extended(
+        with_steps(config, config.finetuning, len(features), metrics[0]),
+        runtime,
+    )
     config = with_micro_batch_size(
         config,
         strategy,
@@ -299,32 +302,3 @@ def _read_examples(
         )
         examples["train"] = task.kind.in_both_orders(examples["train"])
     return examples
-
-
-def _resolve(
-    config: FinetuneConfig, num_rows: int, best_metric: str
-) -> FinetuneConfig:
-    """Returns the configuration with steps in place of epochs.
-
-    `best_metric` is that of a configuration which names none.
-    """
-    settings, training = config.finetuning, config.training
-    steps = training.num_train_steps or math.ceil(
-        settings.num_train_epochs * num_rows / training.train_batch_size
-    )
-    require(
-        steps > 0,
-        "num_train_steps and num_train_epochs are both 0; fine-tuning needs "
-        "at least 1 step.",
-    )
-    warmup = config.optimizer.num_warmup_steps or round(
-        settings.warmup_proportion * steps
-    )
-    return override(
-        config,
-        {
-            "num_train_steps": steps,
-            "num_warmup_steps": warmup,
-            "best_metric": training.best_metric or best_metric,
-        },
-    )

@@ -33,6 +33,7 @@ from albert_tf.interchange.model_directory import (
     check_vocab_size,
     save_model_directory,
 )
+from albert_tf.jobs.epochs import with_steps
 from albert_tf.modeling.models import AlbertForSentenceEmbedding, AlbertModel
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.rundir.run_directory import extended
@@ -96,7 +97,10 @@ def run_embedding_training(
     config = _with_length(config, initial)
     learned, held_out = _divided(config, documents)
     log(f"{len(learned)} pairs to learn, {len(held_out)} held out.")
-    config = extended(_resolve(config, len(learned)), runtime)
+    config = extended(
+        with_steps(config, config.embeddings, len(learned), _RECIPROCAL_RANK),
+        runtime,
+    )
     return train(
         _EmbeddingTraining(
             config=config,
@@ -184,30 +188,6 @@ def _divided(
                 "and --held_out_fraction)."
             )
     return learned, held_out[: limit or None]
-
-
-def _resolve(config: EmbeddingConfig, num_pairs: int) -> EmbeddingConfig:
-    """Returns the configuration with steps in place of epochs."""
-    settings, training = config.embeddings, config.training
-    steps = training.num_train_steps or math.ceil(
-        settings.num_train_epochs * num_pairs / training.train_batch_size
-    )
-    require(
-        steps > 0,
-        "num_train_steps and num_train_epochs are both 0; training needs at "
-        "least 1 step.",
-    )
-    warmup = config.optimizer.num_warmup_steps or round(
-        settings.warmup_proportion * steps
-    )
-    return override(
-        config,
-        {
-            "num_train_steps": steps,
-            "num_warmup_steps": warmup,
-            "best_metric": training.best_metric or _RECIPROCAL_RANK,
-        },
-    )
 
 
 def _batches(

@@ -72,9 +72,6 @@ def _fitting(
     if isinstance(task.kind, TextKind):
         if task.kind.are_pairs(examples):
             settings["pooling"] = f"pair_mean{beside}"
-            if beside:
-                # It would hide at random what the two texts have in common.
-                settings["classifier_dropout_prob"] = 0.0
         else:
             settings["pooling"] = f"mean{beside}"
             if few:

@@ -120,7 +120,11 @@ def scores_of(model, features, drop=no_dropout):
     """Returns the scores `[rows, width]` of the model's only head."""
     oracle = NumpyAlbert(model, drop)
     found = vectors(oracle, rows_of(features), model.config.pooling)
-    found = drop(found, model.config.classifier_dropout_prob, 1 << 20)
+    # All but the n-grams, which are behind the states.
+    ngrams = {"mean_ngrams": 2**15, "pair_mean_ngrams": 4 * 2**15 + 1}
+    end = found.shape[1] - ngrams.get(model.config.pooling, 0)
+    rate = model.config.classifier_dropout_prob
+    found[:, :end] = drop(found[:, :end], rate, 1 << 20)
     (head,) = model.head_names
     return oracle.dense(found, head + "/classifier")
 

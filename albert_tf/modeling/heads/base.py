@@ -10,6 +10,7 @@ from keras import ops
 from albert_tf.config import ModelConfig
 from albert_tf.modeling.heads.pooling import (
     POOLED_OUTPUT,
+    dropped_width,
     initial_scale,
     is_own_pooling,
     read_width,
@@ -275,11 +276,16 @@ class DenseHead(Head):
         training: bool = False,
     ) -> Tensors:
         """Returns the outputs by name."""
-        hidden = self.dropout(
-            encoded[self.reads], keys=dropout_keys, training=training
-        )
+        hidden = encoded[self.reads]
+        if training:
+            hidden = self._with_dropout(hidden, dropout_keys)
         scores = ops.cast(self.classifier(hidden), "float32")
         return self.outputs_of(scores, features)
+
+    def _with_dropout(self, read: Tensor, keys: Tensor | None) -> Tensor:
+        width = dropped_width(self.reads, self.config)
+        states = self.dropout(read[..., :width], keys=keys, training=True)
+        return ops.concatenate([states, read[..., width:]], axis=-1)
 
     def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns the outputs by name, of scores `[..., width]`."""

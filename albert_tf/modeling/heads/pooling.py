@@ -149,13 +149,26 @@ def read_width(reads: str, config: ModelConfig) -> int:
     return pooling.states * config.hidden_size + pooling.ngrams
 
 
+def dropped_width(reads: str, config: ModelConfig) -> int:
+    """Returns the width of what dropout is for in what a head reads.
+
+    It is that of the states, which come first. Without one n-gram in ten it is
+    another text, and of two texts what they have in common is lost.
+    """
+    return read_width(reads, config) - _ngrams_width(reads, config)
+
+
+def _ngrams_width(reads: str, config: ModelConfig) -> int:
+    return POOLINGS[config.pooling].ngrams if reads == TEXT_VECTOR else 0
+
+
 def initial_scale(reads: str, config: ModelConfig) -> float:
     """Returns a factor of the initial kernel of the layer that reads it.
 
     It is 0 for n-grams: a text has many that no text of training has, and
     random weights of those would be noise.
     """
-    return float(reads != TEXT_VECTOR or not POOLINGS[config.pooling].ngrams)
+    return float(not _ngrams_width(reads, config))
 
 
 def is_own_pooling(reads: str, config: ModelConfig) -> bool:

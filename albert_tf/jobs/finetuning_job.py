@@ -108,7 +108,8 @@ class FinetuningJob(Job):
         for suffix, loss in self._score(step).items():
             scored = self._last_scored[suffix]
             found = kind.compute_metrics(scored, self.task.metrics)
-            if step >= self.config.optimizer.num_warmup_steps:
+            # In the first epochs of few most models have learned little.
+            if 2 * step >= self.config.training.num_train_steps:
                 constant = kind.constant_prediction(scored)
                 self._warn_if_not_learning(step, suffix, constant, found)
             for name, value in ({"loss": loss} | found).items():

@@ -31,6 +31,7 @@ from albert_tf.prediction.inputs import (
 from albert_tf.prediction.modes import MODES, Mode
 from albert_tf.prediction.outputs import (
     NPY,
+    OUTPUT_ENDINGS,
     Rows,
     check_output,
     json_lines,
@@ -102,11 +103,12 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "output",
         "-",
-        "A file for the predictions, one line of JSON per text; - is standard "
-        "output. *.csv, *.tsv: a table, with a column for the probability of "
-        "each label (of lines: classify, sentence-order, rate, answer). Of a "
-        "table of inputs: its rows with added columns, in its form or that "
-        "which the name ends in, *.parquet too. *.gz and so on: compressed. "
+        "A file for the predictions, one line of JSON per text (.jsonl, "
+        ".ndjson, .json or no ending); - is standard output. *.csv, *.tsv: a "
+        "table, with a column for the probability of each label (of lines: "
+        "classify, sentence-order, rate, answer). Of a table of inputs: its "
+        "rows with added columns, in its form or that which the name ends in, "
+        "*.parquet too. *.gz and so on: compressed. "
         f"For embed also a *{NPY}: the vectors of --pooling, float32 [texts, "
         "width].",
     )
@@ -123,6 +125,7 @@ def define_flags() -> None:
         "maximum of the states of the tokens. Default: that of "
         "bin.train_embeddings, of other models mean.",
     )
+    command_line.written_as("output", OUTPUT_ENDINGS, packed=True)
     command_line.required("mode")
 
 

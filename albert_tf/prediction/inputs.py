@@ -412,6 +412,8 @@ def _texts_of(row: Record, roles: Roles) -> list[str]:
     for name in roles["choice"]:
         found = row.texts(name)
         choices += [found] if isinstance(found, str) else found
-    for question in map(row.text, roles.get("question", ())):
+    asked = roles.get("question", ())
+    context, *questions = row.example_texts([*roles["context"], *asked])
+    for question in questions:
         choices = [question_with_option(question, c) for c in choices]
-    return [*map(row.text, roles["context"]), *choices]
+    return [context, *choices]

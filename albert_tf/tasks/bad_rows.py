@@ -10,6 +10,8 @@ from albert_tf.tasks.examples import Log
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
+# The reason that a row without any text is bad.
+EMPTY = "the text is empty"
 # Rows that a message lists.
 _LISTED = 20
 

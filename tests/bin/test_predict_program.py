@@ -77,11 +77,11 @@ def predict(tmp_path):
         ("fill-mask", "pretraining", "a [MASK]", "b", "has no [MASK]"),
         ("fill-mask", "pretraining", "[MASK]", "a " * 40 + "[MASK]", "beyond"),
         ("sentence-order", "pretraining", "a\tb", "a", "a pair of texts"),
-        ("embed", "pretraining", "", "\udce9", "byte 0 is not UTF-8"),
+        ("embed", "pretraining", "a", "\udce9", "byte 0 is not UTF-8"),
         ("classify", "classification", "a", "\udce9", "byte 0 is not UTF-8"),
         ("rate", "regression", "a\tb", "\udce9", "byte 0 is not UTF-8"),
         ("answer", "span", "a?\tb", "a?", "a question and its paragraph"),
-        ("tag", "token_classification", "a", " ", "Text 2 has no words"),
+        ("tag", "token_classification", "a", " ", "the text is empty"),
         ("choose", "multiple_choice", "a\tb\tc", "a\tb", "three strings or mo"),
     ],
 )

@@ -1,11 +1,15 @@
 """Rows that cannot be used: listed, skipped and counted."""
 
+import functools
 import json
 import pickle
 
+import pandas
 import pytest
 
 from albert_tf.config import UserError
+from albert_tf.prediction.forms import SINGLE
+from albert_tf.prediction.inputs import read_table
 from albert_tf.tasks.bad_rows import BadRows, RowError, made_of_all
 from albert_tf.tasks.custom import classification_task, custom_task
 from albert_tf.tasks.formats.rows import Reading
@@ -181,6 +185,42 @@ def test_files_of_each_form(
         assert [e.id for e in found] == ["0", "1"]
     error = message_of(task(Reading()).read, str(tmp_path), "train", ignore)
     assert error == f"{path}: {message} --skip_bad_rows skips such rows."
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("role", ["label", "number", "labels"])
+def test_an_empty_text_is_bad_in_every_form(tmp_path, name, role):
+    """A cell that is empty, blank or null; of a pair one may be."""
+    frame = pandas.DataFrame(
+        {
+            "a": ["x", None, "", " ", None],
+            "b": ["y", "z", None, "\t", "z"],
+            "label": [1, 2, 1, 2, 1],
+        }
+    )
+    writers = {
+        "a.csv": functools.partial(frame.to_csv, index=False),
+        "a.jsonl": functools.partial(
+            frame.to_json, orient="records", lines=True
+        ),
+        "a.parquet": frame.to_parquet,
+    }
+    path = str(tmp_path / name)
+    writers[name](path)
+    first = 2 if name == "a.csv" else 1
+    single = custom_task(["text=a", f"{role}=label"])
+    lines = ", ".join(str(first + row) for row in (1, 2, 3, 4))
+    assert message_of(single.read, path, "test", ignore) == (
+        f"{path}: 4 of 5 rows are bad: the text is empty (4: lines {lines}). "
+        "--skip_bad_rows skips such rows."
+    )
+    pair = custom_task(["text=a", "text=b", f"{role}=label"], SKIPPING)
+    found = pair.read(path, "test", ignore)
+    assert [e.texts for e in found] == [("x", "y"), ("", "z"), ("", "z")]
+    # In predictions the row stays, with the error in its place.
+    inputs = read_table(path, ["text=a"], "csv", ignore).read(SINGLE, ())
+    errors = [str(item.error or "").rpartition(": ")[2] for item in inputs]
+    assert errors == ["", *["the text is empty."] * 4]
 
 
 @pytest.mark.parametrize(

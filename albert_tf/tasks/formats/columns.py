@@ -30,7 +30,8 @@ def text_examples(rows: Rows, roles: Roles, labelled: bool) -> list[Example]:
 
     `roles` are columns as `text` and as `label` or `number`; `labelled`
     requires the latter. Raises UserError for columns that are missing, and for
-    bad rows (`Rows.settled`): what is no text, no number or an empty label.
+    bad rows (`Rows.settled`): what is no text, no number, empty texts or an
+    empty label.
     """
     read_label = Record.label if "label" in roles else Record.number
     (label,) = columns = roles.get("label") or roles["number"]
@@ -38,7 +39,7 @@ def text_examples(rows: Rows, roles: Roles, labelled: bool) -> list[Example]:
 
     def example(record: Record) -> Example:
         return Example(
-            tuple(record.text(name) for name in roles["text"]),
+            record.example_texts(roles["text"]),
             read_label(record, label) if has_label else None,
             record.location,
         )
@@ -66,7 +67,7 @@ def multi_label_examples(
 
     def example(record: Record) -> MultiLabelExample:
         return MultiLabelExample(
-            tuple(record.text(name) for name in roles["text"]),
+            record.example_texts(roles["text"]),
             labels(record) if is_labelled else None,
             record.location,
         )
@@ -147,8 +148,9 @@ def choice_examples(
 
     Raises:
         UserError: for columns that are missing, and for bad rows
-            (`Rows.settled`): what is no text, a label that is no choice, and
-            fewer than two choices or another number than in most rows.
+            (`Rows.settled`): what is no text, neither context nor question, a
+            label that is no choice, and fewer than two choices or another
+            number than in most rows.
     """
     (context,), of_choices, (label,) = (
         roles[role] for role in ("context", "choice", "label")
@@ -193,11 +195,11 @@ def choice_examples(
         right = None
         if has_label:
             right = _choice_number(record, label, of_choices, usual)
-        for question in map(record.text, roles.get("question", ())):
+        asked = roles.get("question", ())
+        text, *questions = record.example_texts([context, *asked])
+        for question in questions:
             choices = [question_with_option(question, c) for c in choices]
-        return ChoiceExample(
-            record.text(context), tuple(choices), right, record.location
-        )
+        return ChoiceExample(text, tuple(choices), right, record.location)
 
     return [
         dataclasses.replace(example, id=str(number))

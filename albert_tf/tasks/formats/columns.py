@@ -23,6 +23,9 @@ from albert_tf.tasks.formats.rows import (
 
 # Columns that are the texts whatever others there are.
 TEXT_COLUMNS = ("text", "text_pair")
+# Whether an annotator accepted the labels of a row, in Prodigy's exports.
+_ANSWER = "answer"
+_ACCEPTED, _OTHERS = "accept", {"reject", "ignore"}
 
 
 def text_examples(rows: Rows, roles: Roles, labelled: bool) -> list[Example]:
@@ -235,13 +238,16 @@ def have_labels(
 ) -> bool:
     """Returns whether a file has the columns of labels.
 
-    Raises UserError for a column that no row has; a row that lacks one is bad.
+    Leaves out rows whose labels an annotator did not accept. Raises UserError
+    for a column that no row has; a row that lacks one is bad.
     """
     columns = rows.columns
     have_labels = labelled or not set(labels).isdisjoint(columns)
     needed = {name for names in roles.values() for name in names}
     if not have_labels:
         needed -= set(labels)
+    elif _ANSWER not in needed:
+        _keep_accepted(rows)
     missing = needed.difference(columns)
     require(
         not missing,
@@ -261,3 +267,29 @@ def have_labels(
 
     rows.records = rows.apply(check)
     return have_labels
+
+
+def _keep_accepted(rows: Rows) -> None:
+    """Leaves out, and logs, the rows of other answers than Prodigy's accept.
+
+    A column of other values is none of Prodigy's.
+    """
+    answers = [record.values.get(_ANSWER) for record in rows.records]
+    counts = collections.Counter(map(str, answers))
+    others = counts.keys() & _OTHERS
+    if not others or counts.keys() - {_ACCEPTED, *_OTHERS}:
+        return
+    described = listed(f"{name} {counts[name]}" for name in sorted(others))
+    require(
+        _ACCEPTED in counts,
+        f"{rows.head}: no row has {_ANSWER}={_ACCEPTED}; got {described}.",
+    )
+    rows.log(
+        f"{rows.head}: rows are left out that have another {_ANSWER} than "
+        f"{_ACCEPTED}: {described}."
+    )
+    rows.records = [
+        record
+        for record, answer in zip(rows.records, answers, strict=True)
+        if answer == _ACCEPTED
+    ]

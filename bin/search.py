@@ -11,7 +11,7 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
 from albert_tf.io.compression import open_plain, packing
 from albert_tf.search.index import (
@@ -192,7 +192,7 @@ def _labelled_questions(known: set[str]) -> Iterator[tuple[str, str]]:
             require(
                 document in known,
                 f"{FLAGS.evaluate}, line {number}: the index has no document "
-                f"{document!r}.",
+                f"{shown(document)}.",
             )
             yield question, document
 

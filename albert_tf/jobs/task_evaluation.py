@@ -18,7 +18,7 @@ from albert_tf.io import files, hub
 from albert_tf.io.json_files import read_json
 from albert_tf.rundir.run_directory import CONFIG
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.examples import Log
+from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.kinds.base import Prediction, ScoredExamples, Table
 from albert_tf.tasks.splits import DEV, TRAIN, HeldOut
@@ -157,8 +157,8 @@ def evaluate_task(
         expected = expected or labels
         require(
             labels == expected,
-            f"{model_dir} has the labels {', '.join(labels)}; {task.name} has "
-            f"{', '.join(expected)}, as do models of an ensemble.",
+            f"{model_dir} has the labels {listed(labels, 12)}; {task.name} has "
+            f"{listed(expected, 12)}, as do models of an ensemble.",
         )
         config = loaded.features
         if null_threshold is not None:

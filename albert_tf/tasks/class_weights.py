@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from albert_tf.config import require
+from albert_tf.config import require, shown
 from albert_tf.tasks.examples import listed
 
 BALANCED = "balanced"
@@ -33,8 +33,8 @@ def class_weights(
         label, _, number = (part.strip() for part in entry.rpartition(":"))
         require(
             label in found,
-            f"class_weights={text[:60]!r}: expected balanced, or label:weight "
-            f"for some of {listed(labels, 12)}, got {entry[:60]!r}.",
+            f"class_weights={shown(text)}: expected balanced, or label:weight "
+            f"for some of {listed(labels, 12)}, got {shown(entry)}.",
         )
         try:
             found[label] = float(number)
@@ -42,8 +42,8 @@ def class_weights(
             found[label] = math.nan
         require(
             0 < found[label] < math.inf,
-            f"class_weights: expected a number above 0 for {label[:60]!r}, got "
-            f"{number[:60]!r}.",
+            f"class_weights: expected a number above 0 for {shown(label)}, got "
+            f"{shown(number)}.",
         )
     return np.array(list(found.values()))
 

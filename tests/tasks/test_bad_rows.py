@@ -57,6 +57,25 @@ def test_the_first_twenty_in_the_order_of_the_file():
     )
 
 
+def test_a_message_is_short_whatever_stands_in_the_rows(write, tmp_path):
+    """As many rows as fit, one at least, and of each value a part."""
+    text = 99 * "word "
+    for roles in ("text=text,number=label", "text=text,labels=label"):
+        write(
+            "train.jsonl",
+            lines_of(*[{"text": text, "label": {"a": text}}] * 60),
+        )
+        task = custom_task(roles.split(","))
+        error = message_of(task.read, str(tmp_path), "train", ignore)
+        assert "60 of 60 rows are bad" in error and "lines 1, got" in error
+        assert len(error.removeprefix(str(tmp_path))) < 600
+    write("train.jsonl", lines_of(*[{"text": "a", "label": text}] * 9, {}))
+    labels = classification_task(SKIPPING)
+    examples = labels.read(str(tmp_path / "train.jsonl"), "test", ignore)
+    error = message_of(labels.kind.labels, examples)
+    assert len(error.removeprefix(str(tmp_path))) < 300
+
+
 def test_reasons_beyond_the_first_twenty_are_counted():
     rows = [(n, "a") for n in range(20)] + [(n, "b") for n in (20, 21)]
     assert message_of(errors_of(rows).refuse, 0).endswith("; b (2).")

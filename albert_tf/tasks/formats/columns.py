@@ -252,7 +252,7 @@ def have_labels(
     require(
         not missing,
         f"{rows.head}: expected the column "
-        f"{min(missing, default='')[:60]!r}, got {listed(columns, 12)}; name "
+        f"{shown(min(missing, default=''))}, got {listed(columns, 12)}; name "
         "the columns with --columns.",
     )
 
@@ -260,7 +260,7 @@ def have_labels(
         if missing := needed - record.values.keys():
             raise RowError(
                 record.location,
-                f"expected the column {min(missing)[:60]!r}",
+                f"expected the column {shown(min(missing))}",
                 f", got {listed(record.values, 12)}",
             )
         return record

@@ -388,7 +388,7 @@ def _table_records(
                 row.location,
                 f"expected {len(names)} {SEPARATORS[delimiter]}-separated "
                 "fields",
-                f", got {len(row.fields)}: {delimiter.join(row.fields)[:60]!r}",
+                f", got {len(row.fields)}: {shown(delimiter.join(row.fields))}",
             )
         return Record(dict(zip(names, row.fields, strict=True)), row.location)
 

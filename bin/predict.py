@@ -28,7 +28,7 @@ from albert_tf.prediction.inputs import (
     read_table,
     table_ending,
 )
-from albert_tf.prediction.modes import MODES, Mode
+from albert_tf.prediction.modes import MODES, Mode, fine_tuned_for
 from albert_tf.prediction.outputs import (
     NPY,
     OUTPUT_ENDINGS,
@@ -240,6 +240,13 @@ class _Counted:
 def _predict(mode: Mode, inputs: Inputs, file: IO[bytes] | None) -> _Counted:
     """Writes the predictions to a file or standard output; returns counts."""
     predictor = _predictor()
+    own, kind = fine_tuned_for(predictor)
+    require(
+        # Any model has vectors.
+        FLAGS.mode in (own, "embed") or not own,
+        f"--mode={FLAGS.mode}: {FLAGS.model_dir or FLAGS.export_dir} was "
+        f"fine-tuned for {kind}, which is --mode={own}.",
+    )
     mode = mode.of(predictor)
     form = mode.form_for(
         predictor.pairs if FLAGS.pairs is None else FLAGS.pairs

@@ -378,9 +378,7 @@ class Predictor(BasePredictor):
 
     def _require_pretrained(self, head: str) -> None:
         self.loaded.require_head(
-            head,
-            "The model directory",
-            "use the pretrained model, or --mode=classify.",
+            head, "The model directory", "use the pretrained model."
         )
 
     def _predictions(self, kind: Kind, batch: list[Any]) -> list[Prediction]:

@@ -98,6 +98,26 @@ def test_a_bad_line_of_each_mode(
     assert error["error"] in summary
 
 
+@pytest.mark.parametrize(
+    ("mode", "head", "kind", "own"),
+    [
+        ("classify", "regression", "regression", "rate"),
+        ("rate", "multi_label", "multi-label classification", "classify"),
+        ("fill-mask", "span", "questions", "answer"),
+    ],
+)
+def test_another_mode_than_the_models_is_named(
+    model_dir, predict, mode, head, kind, own
+):
+    directory = model_dir(head)
+    done, lines = predict(mode, directory, ["a"])
+    assert (done.status, lines) == (1, [])
+    assert done.error == (
+        f"predict: --mode={mode}: {directory} was fine-tuned for {kind}, which "
+        f"is --mode={own}."
+    )
+
+
 def test_every_mode_has_a_bad_line_above():
     (mark,) = test_a_bad_line_of_each_mode.pytestmark
     assert {row[0] for row in mark.args[1]} == set(MODES)

@@ -40,12 +40,8 @@ def predicted(inputs, mode="classify", form=SINGLE, of_model=()):
             p = len(item.texts[0]) % 4 / 4
             label = LABELS[p <= 0.5]
             values = dict(zip(LABELS, (p, 1 - p), strict=True))
-            yield (
-                item,
-                SimpleNamespace(
-                    texts=item.texts, label=label, probabilities=values
-                ),
-            )
+            fields = {"prediction": label, "probabilities": values}
+            yield item, SimpleNamespace(fields=fields)
         else:
             fields = FIELDS[mode](item.texts[0])
             yield item, SimpleNamespace(fields=fields)

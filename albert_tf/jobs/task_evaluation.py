@@ -136,7 +136,7 @@ def evaluate_task(
     """
     kind = task.kind
     runs = {path: _recorded_run(path) for path in model_dirs}
-    task = _divided_as_in_training(task, [*runs.values()], data_dir)
+    task = divided_as_in_training(task, [*runs.values()], data_dir)
     examples = task.read(data_dir, split, log)
     for path, run in runs.items():
         if learned := _num_learned(task, examples, split, data_dir, run):
@@ -202,7 +202,7 @@ def _recorded_run(model_dir: str) -> dict[str, Any]:
     return {}
 
 
-def _divided_as_in_training(
+def divided_as_in_training(
     task: Task, runs: Sequence[dict[str, Any]], data_dir: str
 ) -> Task:
     """Returns the task with dev examples as all the runs held them out."""

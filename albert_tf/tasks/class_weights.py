@@ -10,6 +10,8 @@ from albert_tf.config import require, shown
 from albert_tf.tasks.examples import listed
 
 BALANCED = "balanced"
+# Share of a class from which on the others are easily missed.
+_MOST = 0.8
 
 
 def class_weights(
@@ -57,3 +59,16 @@ def balanced(counts: np.ndarray) -> np.ndarray:
     occurring = counts > 0
     mean = counts.sum() / max(occurring.sum(), 1)
     return np.where(occurring, mean / np.maximum(counts, 1), 1.0)
+
+
+def imbalance(labels: Sequence[str], counts: np.ndarray) -> str:
+    """Returns a line on a class that most examples are of; "" without one."""
+    most = int(counts.argmax())
+    share = counts[most] / counts.sum()
+    if share < _MOST:
+        return ""
+    return (
+        f"{100 * share:.0f} % of the training examples are of the class "
+        f"{shown(labels[most])}; if the others are missed, try "
+        f"--class_weights={BALANCED}."
+    )

@@ -100,6 +100,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "output", "benchmark.json", "File for the results, as JSON."
     )
+    command_line.written_as("output", [".json"])
     flags.DEFINE_enum(
         "preset", "base", list(PRESETS), "The model of training steps."
     )

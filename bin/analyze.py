@@ -37,6 +37,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer("seed", 1, "Seed of the draws.", lower_bound=0)
     flags.DEFINE_string("output", "analysis.html", "File to write.")
+    command_line.written_as("output", [".html"])
     command_line.required("model_dir", "input")
 
 

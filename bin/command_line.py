@@ -37,6 +37,7 @@ from albert_tf.config import (
     to_dict,
 )
 from albert_tf.io import files
+from albert_tf.io.compression import SUFFIXES, plain_name
 from albert_tf.io.error_stream import stderr_to
 from bin import interrupts
 
@@ -356,6 +357,27 @@ def required(*names: str) -> None:
             lambda value: bool(value) and all(value),
             "it is required, and may not have an empty part.",
         )
+
+
+def written_as(
+    name: str, endings: Sequence[str], *, packed: bool = False
+) -> None:
+    """Requires that a flag's file name has one of the endings, or none.
+
+    With `packed` that of a compressed file may follow.
+    """
+    also = f", also compressed ({', '.join(SUFFIXES)})" if packed else ""
+
+    def has_ending(path: str | None) -> bool:
+        plain = plain_name(path or "") if packed else path or ""
+        return os.path.splitext(plain)[1].lower() in ("", *endings)
+
+    flags.register_validator(
+        name,
+        has_ending,
+        f"expected a name that ends in {', '.join(endings)}{also}, or has no "
+        "ending; no other form is written.",
+    )
 
 
 def format_table(rows: Iterable[Iterable[Any]], header: Sequence[str]) -> str:

@@ -75,6 +75,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("batch_size", 32, "Texts per batch.", lower_bound=1)
     flags.DEFINE_integer("seed", 12345, "Seed of the masks.", lower_bound=0)
     command_line.define_settings(MaskingConfig())
+    command_line.written_as("submission", [".zip"])
     command_line.required("task", "data_dir", "model_dir")
 
 

@@ -28,9 +28,10 @@ from albert_tf.prediction.inputs import (
     read_table,
     table_ending,
 )
-from albert_tf.prediction.modes import MODES, Mode
+from albert_tf.prediction.modes import MODES, Mode, fine_tuned_for
 from albert_tf.prediction.outputs import (
     NPY,
+    OUTPUT_ENDINGS,
     Rows,
     check_output,
     json_lines,
@@ -102,11 +103,12 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "output",
         "-",
-        "A file for the predictions, one line of JSON per text; - is standard "
-        "output. *.csv, *.tsv: a table, with a column for the probability of "
-        "each label (of lines: classify, sentence-order, rate, answer). Of a "
-        "table of inputs: its rows with added columns, in its form or that "
-        "which the name ends in, *.parquet too. *.gz and so on: compressed. "
+        "A file for the predictions, one line of JSON per text (.jsonl, "
+        ".ndjson, .json or no ending); - is standard output. *.csv, *.tsv: a "
+        "table, with a column for the probability of each label (of lines: "
+        "classify, sentence-order, rate, answer). Of a table of inputs: its "
+        "rows with added columns, in its form or that which the name ends in, "
+        "*.parquet too. *.gz and so on: compressed. "
         f"For embed also a *{NPY}: the vectors of --pooling, float32 [texts, "
         "width].",
     )
@@ -123,6 +125,7 @@ def define_flags() -> None:
         "maximum of the states of the tokens. Default: that of "
         "bin.train_embeddings, of other models mean.",
     )
+    command_line.written_as("output", OUTPUT_ENDINGS, packed=True)
     command_line.required("mode")
 
 
@@ -237,6 +240,13 @@ class _Counted:
 def _predict(mode: Mode, inputs: Inputs, file: IO[bytes] | None) -> _Counted:
     """Writes the predictions to a file or standard output; returns counts."""
     predictor = _predictor()
+    own, kind = fine_tuned_for(predictor)
+    require(
+        # Any model has vectors.
+        FLAGS.mode in (own, "embed") or not own,
+        f"--mode={FLAGS.mode}: {FLAGS.model_dir or FLAGS.export_dir} was "
+        f"fine-tuned for {kind}, which is --mode={own}.",
+    )
     mode = mode.of(predictor)
     form = mode.form_for(
         predictor.pairs if FLAGS.pairs is None else FLAGS.pairs

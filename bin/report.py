@@ -31,6 +31,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "output", None, "File to write. Default: report.html in --run_dir."
     )
+    command_line.written_as("output", [".html"])
     command_line.required("run_dir")
 
 

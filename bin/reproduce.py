@@ -12,6 +12,7 @@ any time: report.html, report.md and results.jsonl (a line for each job).
 
 import os
 import sys
+from collections.abc import Sequence
 
 from absl import flags
 from tqdm import tqdm
@@ -22,6 +23,7 @@ from albert_tf.report.page import to_html, to_markdown
 from albert_tf.tasks.catalog import TASKS
 from bin import command_line
 from bin.command_line import format_table
+from experiments.domain_words import check_domain_words
 from experiments.estimate import HARDWARE, hours_of, pretraining_flops
 from experiments.ledger import Ledger
 from experiments.plan import Planner, TaskData, Text
@@ -30,7 +32,13 @@ from experiments.results import TableResults
 from experiments.runner import UnitError, run_units
 from experiments.scales import SCALES
 from experiments.tables import TABLES
-from experiments.units import KINDS, pretraining_config
+from experiments.units import (
+    KINDS,
+    OUTPUT,
+    Unit,
+    in_order,
+    pretraining_config,
+)
 
 FLAGS = flags.FLAGS
 
@@ -132,9 +140,29 @@ def _run(results: dict[str, TableResults], ledger: Ledger) -> None:
         dict.fromkeys(p for unit in units for p in KINDS[unit.kind].packages),
     )
     try:
+        _check_domain(units, ledger)
         run_units(units, ledger, FLAGS.processes, _log)
     except UnitError as error:
         sys.exit(error.status)
+
+
+def _check_domain(units: Sequence[Unit], ledger: Ledger) -> None:
+    """Trains the vocabularies, and checks what is to extend one of them.
+
+    The extension itself follows hours of pretraining.
+    """
+    ordered = in_order(units)
+    for unit in ordered:
+        if unit.kind == "extension" and ledger.entry(unit) is None:
+            vocabularies = [u for u in ordered if u.kind == "vocabulary"]
+            run_units(vocabularies, ledger, FLAGS.processes, _log)
+            model = unit.needs["pretraining"]
+            own = model.needs["shards"].needs["vocabulary"]
+            if ledger.has_output(own):
+                directory = os.path.join(ledger.unit_directory(own), OUTPUT)
+                check_domain_words(unit, directory)
+            # Other seeds have the same text and vocabulary.
+            return
 
 
 def _log(line: str) -> None:

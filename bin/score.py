@@ -47,6 +47,7 @@ def define_flags() -> None:
         "Default: 1, as in the official script.",
     )
     flags.DEFINE_string("output", None, "File for the metrics.")
+    command_line.written_as("output", [".json"])
     command_line.required("task", "gold", "predictions")
 
 

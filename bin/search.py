@@ -11,9 +11,9 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
-from albert_tf.io.compression import open_plain
+from albert_tf.io.compression import open_plain, packing
 from albert_tf.search.index import (
     DEFAULT_RANKING,
     DEFAULT_TOP_K,
@@ -24,6 +24,7 @@ from albert_tf.search.index import (
     document_ranks,
 )
 from albert_tf.search.ranking import recall
+from albert_tf.tasks.formats.rows import JSON_EXTENSIONS
 from bin import command_line, corpora
 
 FLAGS = flags.FLAGS
@@ -69,6 +70,7 @@ def define_flags() -> None:
         "document as document: prints the recall of every ranking.",
     )
     flags.DEFINE_integer("batch_size", 64, "Texts per batch.", lower_bound=1)
+    command_line.written_as("output", JSON_EXTENSIONS, packed=True)
     command_line.required("index_dir")
 
 
@@ -138,9 +140,12 @@ def _answer(index: Index) -> None:
     answers = index.search(questions, FLAGS.top_k, FLAGS.ranking)
     rows = zip(questions, answers, strict=True)
     if FLAGS.output != "-":
-        with files.replacing(FLAGS.output) as file:
+        with (
+            files.replacing(FLAGS.output) as file,
+            packing(file, FLAGS.output) as packed,
+        ):
             for row in rows:
-                file.write(f"{_json(*row)}\n".encode())
+                packed.write(f"{_json(*row)}\n".encode())
     else:
         for row in rows:
             lines = _plain(*row) if FLAGS.query else [_json(*row)]
@@ -187,7 +192,7 @@ def _labelled_questions(known: set[str]) -> Iterator[tuple[str, str]]:
             require(
                 document in known,
                 f"{FLAGS.evaluate}, line {number}: the index has no document "
-                f"{document!r}.",
+                f"{shown(document)}.",
             )
             yield question, document
 

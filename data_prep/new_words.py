@@ -18,16 +18,11 @@ def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> Counter[str]:
     return Counter(itertools.chain.from_iterable(map(tokenizer.words, texts)))
 
 
-def select_words(
-    counts: Mapping[str, int], tokenizer: Tokenizer, number: int
-) -> list[str]:
-    """Returns the words that shorten the corpus most, in tokens; best first.
+def new_words(counts: Mapping[str, int], tokenizer: Tokenizer) -> list[str]:
+    """Returns the words that occur twice and are split; best first.
 
-    As pieces of their own they save their occurrences times the pieces beyond
-    the first that they have now.
-
-    Raises:
-        UserError: when fewer words have several pieces and occur twice.
+    As pieces of their own they shorten the corpus by their occurrences times
+    the pieces beyond the first that they have now.
     """
     # A model of SentencePiece may split words that it has a piece for.
     word_ids = np.flatnonzero(tokenizer.word_start)
@@ -38,13 +33,25 @@ def select_words(
     for word, ids in zip(words, tokenizer.encode_batch(words), strict=True):
         if len(ids) > 1:
             saved[word] = counts[word] * (len(ids) - 1)
+    return sorted(saved, key=lambda word: (-saved[word], word))
+
+
+def select_words(
+    counts: Mapping[str, int], tokenizer: Tokenizer, number: int
+) -> list[str]:
+    """Returns the words that shorten the corpus most, in tokens; best first.
+
+    Raises:
+        UserError: when fewer words have several pieces and occur twice.
+    """
+    words = new_words(counts, tokenizer)
     require(
-        number <= len(saved),
-        f"num_new_tokens={number}: the corpus has {len(saved)} words that "
+        number <= len(words),
+        f"num_new_tokens={number}: the corpus has {len(words)} words that "
         f"occur at least {_MIN_OCCURRENCES} times and that the tokenizer "
         "splits; choose at most as many.",
     )
-    return sorted(saved, key=lambda word: (-saved[word], word))[:number]
+    return words[:number]
 
 
 def pieces_per_word(counts: Mapping[str, int], tokenizer: Tokenizer) -> float:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from albert_tf.config import (
     FinetuneConfig,
     ModelConfig,
@@ -25,10 +27,12 @@ from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.rundir.run_directory import extended
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.class_weights import imbalance
 from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import LabelUnits
+from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.recipes import RECIPES, Recipe, with_recipe
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.job import strategy_for
@@ -160,8 +164,15 @@ def _class_weighted(
     labels: Sequence[str],
     log: Log,
 ) -> Features:
-    """Returns the features with the weights of their classes, logged."""
+    """Returns the features with the weights of their classes, logged.
+
+    Without weights a class that most examples are of is logged.
+    """
     if not config.finetuning.class_weights:
+        if isinstance(task.kind, Classification):
+            counts = np.bincount(features.scalars["label_ids"])
+            if line := imbalance(labels, counts):
+                log(line)
         return features
     features, weights = task.kind.class_weighted(
         features, labels, config.finetuning.class_weights

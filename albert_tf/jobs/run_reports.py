@@ -19,7 +19,10 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
 )
 from albert_tf.jobs.pretraining_verdict import pretraining_verdict
-from albert_tf.jobs.task_evaluation import EvaluatedExamples
+from albert_tf.jobs.task_evaluation import (
+    EvaluatedExamples,
+    divided_as_in_training,
+)
 from albert_tf.prediction.predictor import Predictor
 from albert_tf.records.shards import open_shards
 from albert_tf.report.finetuning_page import (
@@ -39,6 +42,7 @@ from albert_tf.rundir.run_results import result
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
+from albert_tf.tasks.splits import folded
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.training_loss import head_loss
 
@@ -54,7 +58,7 @@ def finetuning_report(
     cache_dir: str = "",
     log: Log = print,
 ) -> Page:
-    """Returns the report of a fine-tuning run.
+    """Returns the report of a fine-tuning run, a fold's too.
 
     Raises:
         UserError: for a run of another task, or of other data.
@@ -65,6 +69,11 @@ def finetuning_report(
         f"{run_dir} is a run of {recorded.get('task', recorded['job'])}; "
         f"expected one of {task.name}.",
     )
+    division = recorded.get("held_out") or {}
+    if "folds" in division:
+        task = folded(task, **division)
+    else:
+        task = divided_as_in_training(task, [recorded], data_dir)
     examples = {
         split: task.read(data_dir, split, log)
         for split in ("train", *task.evaluated.values())

@@ -18,7 +18,7 @@ from albert_tf.io import files, hub
 from albert_tf.io.json_files import read_json
 from albert_tf.rundir.run_directory import CONFIG
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.examples import Log
+from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.kinds.base import Prediction, ScoredExamples, Table
 from albert_tf.tasks.splits import DEV, TRAIN, HeldOut
@@ -136,7 +136,7 @@ def evaluate_task(
     """
     kind = task.kind
     runs = {path: _recorded_run(path) for path in model_dirs}
-    task = _divided_as_in_training(task, [*runs.values()], data_dir)
+    task = divided_as_in_training(task, [*runs.values()], data_dir)
     examples = task.read(data_dir, split, log)
     for path, run in runs.items():
         if learned := _num_learned(task, examples, split, data_dir, run):
@@ -157,8 +157,8 @@ def evaluate_task(
         expected = expected or labels
         require(
             labels == expected,
-            f"{model_dir} has the labels {', '.join(labels)}; {task.name} has "
-            f"{', '.join(expected)}, as do models of an ensemble.",
+            f"{model_dir} has the labels {listed(labels, 12)}; {task.name} has "
+            f"{listed(expected, 12)}, as do models of an ensemble.",
         )
         config = loaded.features
         if null_threshold is not None:
@@ -202,7 +202,7 @@ def _recorded_run(model_dir: str) -> dict[str, Any]:
     return {}
 
 
-def _divided_as_in_training(
+def divided_as_in_training(
     task: Task, runs: Sequence[dict[str, Any]], data_dir: str
 ) -> Task:
     """Returns the task with dev examples as all the runs held them out."""

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from albert_tf.config import UserError
+from albert_tf.tasks.bad_rows import EMPTY, RowError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,9 @@ class Form:
     optional: tuple[str, ...] = ()
 
     def checked(self, texts: tuple[str, ...], location: str) -> Input:
-        """Returns the texts, or their number as an error."""
+        """Returns the texts; with an error if empty or of another number."""
+        if not any(map(str.strip, texts)):
+            return Input(texts, RowError(location, EMPTY))
         if self.counts is None or len(texts) in self.counts:
             return Input(texts)
         error = f"{location}: expected {self.expected}, got {len(texts)}."

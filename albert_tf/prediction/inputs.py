@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
 from albert_tf.io.compression import open_plain
 from albert_tf.io.encoding import refuse_other_than_text
@@ -399,7 +399,7 @@ def _check_columns(row: Record, roles: Roles) -> None:
     for name in itertools.chain(*roles.values()):
         require(
             name in row.values,
-            f"{row.location}: expected the column {name[:60]!r}, got "
+            f"{row.location}: expected the column {shown(name)}, got "
             f"{listed(row.values, 12)}; name the columns with --columns.",
         )
 
@@ -412,6 +412,8 @@ def _texts_of(row: Record, roles: Roles) -> list[str]:
     for name in roles["choice"]:
         found = row.texts(name)
         choices += [found] if isinstance(found, str) else found
-    for question in map(row.text, roles.get("question", ())):
+    asked = roles.get("question", ())
+    context, *questions = row.example_texts([*roles["context"], *asked])
+    for question in questions:
         choices = [question_with_option(question, c) for c in choices]
-    return [*map(row.text, roles["context"]), *choices]
+    return [context, *choices]

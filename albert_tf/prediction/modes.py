@@ -14,6 +14,7 @@ from albert_tf.prediction.forms import (
     Form,
 )
 from albert_tf.tasks.kinds.base import Kind
+from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from albert_tf.prediction.predictor import BasePredictor
 
 
-def _classification_fields(found: Any) -> dict[str, Any]:
+def _order_fields(found: Any) -> dict[str, Any]:
     return {
         **text_fields(found.texts),
         "label": found.label,
@@ -60,6 +61,11 @@ def _mean_max_fields(embedding: Any) -> dict[str, Any]:
 def _prediction_fields(prediction: Any) -> dict[str, Any]:
     # Raw texts have no label.
     return {n: v for n, v in prediction.fields.items() if n != "label"}
+
+
+def _label_fields(prediction: Any) -> dict[str, Any]:
+    fields = _prediction_fields(prediction)
+    return {"label" if n == "prediction" else n: v for n, v in fields.items()}
 
 
 def _multi_label_fields(prediction: Any) -> dict[str, Any]:
@@ -144,7 +150,7 @@ MODES = {
     "sentence-order": Mode(
         PAIR,
         "sentence_order",
-        fields=_classification_fields,
+        fields=_order_fields,
         columns=("label",),
         added=_OF_CLASSES,
         labels=lambda predictor: predictor.sentence_orders,
@@ -166,8 +172,8 @@ MODES = {
     ),
     "classify": Mode(
         None,
-        "classify",
-        fields=_classification_fields,
+        kinds=(Classification(),),
+        fields=_label_fields,
         columns=("label",),
         added=_OF_CLASSES,
         labels=lambda predictor: predictor.labels,
@@ -209,3 +215,15 @@ MODES = {
         added={"prediction": "string", "probabilities": "doubles"},
     ),
 }
+
+
+def fine_tuned_for(predictor: "BasePredictor") -> tuple[str, str]:
+    """Returns the name of a model's mode, and that of its kind of task.
+
+    Those of a model that was not fine-tuned are "".
+    """
+    for name, mode in MODES.items():
+        for row in (mode, *mode.variants):
+            for kind in filter(predictor.predicts, row.kinds):
+                return name, kind.name
+    return "", ""

@@ -16,11 +16,17 @@ from albert_tf.io import files
 from albert_tf.io.compression import suffix_of
 from albert_tf.prediction.forms import Form, Input
 from albert_tf.prediction.modes import MODES, Mode
-from albert_tf.tasks.formats.rows import PARQUET, ending_of
+from albert_tf.tasks.formats.rows import (
+    JSON_EXTENSIONS,
+    PARQUET,
+    ending_of,
+)
 from albert_tf.tasks.formats.tables import DELIMITERS
 from albert_tf.tasks.kinds.texts import text_fields
 
 NPY = ".npy"
+# Of files' names; those without have lines of JSON, or a table's own form.
+OUTPUT_ENDINGS = (*JSON_EXTENSIONS, *DELIMITERS, PARQUET, NPY)
 
 Rows = Iterable[tuple[Input, Any]]
 

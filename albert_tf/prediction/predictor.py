@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, shown
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     load_model_directory,
@@ -198,7 +198,7 @@ class BasePredictor(abc.ABC):
                 else:
                     yield UserError(
                         f"Text {number} has no [MASK], or one beyond the "
-                        f"model's {self.max_length}: {text[:60]!r}."
+                        f"model's {self.max_length}: {shown(text)}."
                     )
 
         yield from predict_each(
@@ -378,9 +378,7 @@ class Predictor(BasePredictor):
 
     def _require_pretrained(self, head: str) -> None:
         self.loaded.require_head(
-            head,
-            "The model directory",
-            "use the pretrained model, or --mode=classify.",
+            head, "The model directory", "use the pretrained model."
         )
 
     def _predictions(self, kind: Kind, batch: list[Any]) -> list[Prediction]:

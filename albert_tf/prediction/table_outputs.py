@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, require, shown
 from albert_tf.prediction.forms import Input
 from albert_tf.prediction.inputs import Table, json_columns
 from albert_tf.prediction.modes import Mode
@@ -102,8 +102,8 @@ class _Columns:
         """Logs which names are taken, if any."""
         if self._clash:
             log(
-                f"{path} has a column {self._clash!r} already; the new ones "
-                f"are called {listed(self.types, 12)}."
+                f"{path} has a column {shown(self._clash)} already; the new "
+                f"ones are called {listed(self.types, 12)}."
             )
 
     def cells(self, found: Any) -> dict[str, Any]:
@@ -292,8 +292,8 @@ def _extended(location: str, text: str, added: Mapping[str, Any]) -> str:
     taken = min(values.keys() & added.keys(), default="")
     require(
         not taken,
-        f"{location} has a column {taken!r}, which the prediction needs; give "
-        "the lines as a file, whose columns are read first.",
+        f"{location} has a column {shown(taken)}, which the prediction needs; "
+        "give the lines as a file, whose columns are read first.",
     )
     text = text.strip()[:-1].rstrip()
     return f"{text}{', ' if values else ''}{_json(added)[1:]}"

@@ -1,15 +1,16 @@
 """Rows that cannot be used: all listed in one error, or skipped and counted."""
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from albert_tf.config import UserError
-from albert_tf.tasks.examples import Log
+from albert_tf.tasks.examples import Log, listed
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
+# The reason that a row without any text is bad.
+EMPTY = "the text is empty"
 # Rows that a message lists.
 _LISTED = 20
 
@@ -121,10 +122,9 @@ def _some(entries: Sequence[str], most: int, are_lines: bool) -> str:
         return str(len(entries))
     lines = ("line " if len(entries) == 1 else "lines ") if are_lines else ""
     separator = "; " if any("," in entry for entry in entries) else ", "
-    text = separator.join(itertools.islice(entries, most))
-    more = len(entries) - most
-    others = f" and {more} others" if more > 0 else ""
-    return f"{len(entries)}: {lines}{text}{others}"
+    # The values in them have been cut.
+    text = listed(entries, most, separator=separator, longest=None)
+    return f"{len(entries)}: {lines}{text}"
 
 
 def _line(error: RowError) -> int:

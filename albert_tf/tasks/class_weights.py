@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from albert_tf.config import require
+from albert_tf.config import require, shown
 from albert_tf.tasks.examples import listed
 
 BALANCED = "balanced"
+# Share of a class from which on the others are easily missed.
+_MOST = 0.8
 
 
 def class_weights(
@@ -33,8 +35,8 @@ def class_weights(
         label, _, number = (part.strip() for part in entry.rpartition(":"))
         require(
             label in found,
-            f"class_weights={text[:60]!r}: expected balanced, or label:weight "
-            f"for some of {listed(labels, 12)}, got {entry[:60]!r}.",
+            f"class_weights={shown(text)}: expected balanced, or label:weight "
+            f"for some of {listed(labels, 12)}, got {shown(entry)}.",
         )
         try:
             found[label] = float(number)
@@ -42,8 +44,8 @@ def class_weights(
             found[label] = math.nan
         require(
             0 < found[label] < math.inf,
-            f"class_weights: expected a number above 0 for {label[:60]!r}, got "
-            f"{number[:60]!r}.",
+            f"class_weights: expected a number above 0 for {shown(label)}, got "
+            f"{shown(number)}.",
         )
     return np.array(list(found.values()))
 
@@ -57,3 +59,16 @@ def balanced(counts: np.ndarray) -> np.ndarray:
     occurring = counts > 0
     mean = counts.sum() / max(occurring.sum(), 1)
     return np.where(occurring, mean / np.maximum(counts, 1), 1.0)
+
+
+def imbalance(labels: Sequence[str], counts: np.ndarray) -> str:
+    """Returns a line on a class that most examples are of; "" without one."""
+    most = int(counts.argmax())
+    share = counts[most] / counts.sum()
+    if share < _MOST:
+        return ""
+    return (
+        f"{100 * share:.0f} % of the training examples are of the class "
+        f"{shown(labels[most])}; if the others are missed, try "
+        f"--class_weights={BALANCED}."
+    )

@@ -7,6 +7,8 @@ from albert_tf.config import UserError, shown
 
 # Takes a line for the user.
 Log = Callable[[str], None]
+# Of a name in a message, and of several together.
+_NAME_CHARACTERS, _LIST_CHARACTERS = 60, 300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,12 +108,26 @@ class Question:
     location: str
 
 
-def listed(names: Iterable[str], most: int = 3) -> str:
-    """Returns names for a message: one line, the first few of many."""
+def listed(
+    names: Iterable[str],
+    most: int = 3,
+    *,
+    separator: str = ", ",
+    longest: int | None = _NAME_CHARACTERS,
+) -> str:
+    """Returns names for a message: one line, the first few of many.
+
+    There are `most` of them, fewer if they are long, each cut to `longest`.
+    """
     names = list(names)
-    shown = ", ".join(
-        name[:60] if name.isprintable() else repr(name[:60])
-        for name in names[:most]
-    )
-    more = len(names) - most
-    return f"{shown} and {more} others" if more > 0 else shown
+    parts: list[str] = []
+    for name in names[:most]:
+        name = name[:longest]
+        parts.append(name if name.isprintable() else repr(name))
+        if len(separator.join(parts)) > _LIST_CHARACTERS:
+            # One at least.
+            parts = parts[:-1] or parts
+            break
+    more = len(names) - len(parts)
+    text = separator.join(parts)
+    return f"{text} and {more} others" if more > 0 else text

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, require, shown
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS, RaceFiles
 from albert_tf.tasks.examples import ChoiceExample, Example, Question, listed
@@ -151,7 +151,7 @@ def _score_glue(
     require(
         header.fields == ["index", "prediction"],
         f"{header.location}: expected the columns index and prediction, got "
-        f"{', '.join(header.fields)[:60]!r}.",
+        f"{shown(', '.join(header.fields))}.",
     )
     given: dict[str, Example | None] = dict.fromkeys(
         map(str, range(len(examples)))
@@ -162,7 +162,7 @@ def _score_glue(
             raise UserError(
                 f"{row.location}: expected an index from 0 to "
                 f"{len(examples) - 1}, each once, a tab and a label, got "
-                f"{chr(9).join(row.fields)[:60]!r}."
+                f"{shown(chr(9).join(row.fields))}."
             )
         given[index] = Example(("",), label[0].strip(), row.location)
     missing = [index for index, example in given.items() if not example]
@@ -191,7 +191,7 @@ def _by_id(path: str, fits: Callable[[Any], bool], expected: str) -> dict:
     for id_, value in values.items():
         if not fits(value):
             raise UserError(
-                f"{path}: expected {expected} for {id_[:60]!r}, got "
+                f"{path}: expected {expected} for {shown(id_)}, got "
                 f"{shown_json(value)}."
             )
     return values

@@ -96,6 +96,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "output", "device_report.json", "File for the results, as JSON."
     )
+    command_line.written_as("output", [".json"])
     command_line.define_settings(
         TrainingConfig(), only=("precision", "remat", "attention")
     )

@@ -77,11 +77,11 @@ def predict(tmp_path):
         ("fill-mask", "pretraining", "a [MASK]", "b", "has no [MASK]"),
         ("fill-mask", "pretraining", "[MASK]", "a " * 40 + "[MASK]", "beyond"),
         ("sentence-order", "pretraining", "a\tb", "a", "a pair of texts"),
-        ("embed", "pretraining", "", "\udce9", "byte 0 is not UTF-8"),
+        ("embed", "pretraining", "a", "\udce9", "byte 0 is not UTF-8"),
         ("classify", "classification", "a", "\udce9", "byte 0 is not UTF-8"),
         ("rate", "regression", "a\tb", "\udce9", "byte 0 is not UTF-8"),
         ("answer", "span", "a?\tb", "a?", "a question and its paragraph"),
-        ("tag", "token_classification", "a", " ", "Text 2 has no words"),
+        ("tag", "token_classification", "a", " ", "the text is empty"),
         ("choose", "multiple_choice", "a\tb\tc", "a\tb", "three strings or mo"),
     ],
 )
@@ -96,6 +96,26 @@ def test_a_bad_line_of_each_mode(
     (summary,) = done.stderr.splitlines()
     assert "1 of 3 texts have an error in place of a prediction" in summary
     assert error["error"] in summary
+
+
+@pytest.mark.parametrize(
+    ("mode", "head", "kind", "own"),
+    [
+        ("classify", "regression", "regression", "rate"),
+        ("rate", "multi_label", "multi-label classification", "classify"),
+        ("fill-mask", "span", "questions", "answer"),
+    ],
+)
+def test_another_mode_than_the_models_is_named(
+    model_dir, predict, mode, head, kind, own
+):
+    directory = model_dir(head)
+    done, lines = predict(mode, directory, ["a"])
+    assert (done.status, lines) == (1, [])
+    assert done.error == (
+        f"predict: --mode={mode}: {directory} was fine-tuned for {kind}, which "
+        f"is --mode={own}."
+    )
 
 
 def test_every_mode_has_a_bad_line_above():

@@ -160,10 +160,10 @@ def test_predictions_go_where_they_are_wanted(
     assert len(json.loads(done.stdout)["masks"][0]) == 3
     done = program(
         f"predict --mode=classify --export_dir={export_dir} --input=-",
-        stdin="one\n\nÉcole 😀\n",
+        stdin="one\nÉcole 😀\n",
     )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [answer["text"] for answer in answers] == ["one", "", "École 😀"]
+    assert [answer["text"] for answer in answers] == ["one", "École 😀"]
     program(
         f"predict --mode=embed --export_dir={export_dir} --text=one "
         f"--text=two --output={tmp_path}/vectors.npy"
@@ -219,6 +219,14 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             CLASSIFY + " --model_dir=a --text=x --output=x.npy",
             "--output=x.npy: arrays are written for --mode=embed",
         ),
+        # Forms that are not written, and one that is, but not compressed.
+        (
+            CLASSIFY + " --model_dir=a --text=x --output=x.xlsx",
+            r"--output=x.xlsx: expected a name that ends in .jsonl, .+\.npy, "
+            r"also compressed \(.gz, .+\), or has no ending",
+        ),
+        ("search --index_dir=a --query=b --output=x.csv", "ends in .jsonl, "),
+        ("report --run_dir={t} --output=x.html.gz", "ends in .html, or has no"),
         (
             "predict --mode=tag --model_dir=a --text=x --output=x.csv",
             "the predictions of --mode=tag are lists, and tables are written "

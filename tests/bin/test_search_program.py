@@ -1,5 +1,6 @@
 """bin.search: texts to an index, questions to passages."""
 
+import gzip
 import json
 
 import numpy as np
@@ -65,10 +66,11 @@ def test_a_file_of_questions_gives_lines_of_json_without_a_model(
         f"--index_dir={index_dir}",
         "--ranking=bm25",
         f"--input={tmp_path}/asked.txt",
-        f"--output={tmp_path}/answers.jsonl",
+        f"--output={tmp_path}/answers.jsonl.gz",
     )
     assert done.status == 0, done.error
-    lines = (tmp_path / "answers.jsonl").read_text().splitlines()
+    packed = (tmp_path / "answers.jsonl.gz").read_bytes()
+    lines = gzip.decompress(packed).splitlines()
     first, second = map(json.loads, lines)
     assert first["passages"][0]["document"] == "b.txt"
     assert second == {"query": "volcano", "passages": []}

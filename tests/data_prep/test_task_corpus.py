@@ -20,7 +20,7 @@ def corpus_of(task, directory):
 def test_the_texts_of_a_pair_are_a_document(tmp_path):
     write_task(
         tmp_path,
-        ["éa b\tc  d\tx", "e\t \ty", " \t \tx"],
+        ["éa b\tc  d\tx", "e\t \ty"],
         ["dev\tdev\tx"],
         header="one\ttwo\tlabel",
     )
@@ -64,8 +64,8 @@ def test_a_file_of_the_user_stays(tmp_path):
 
 
 def test_examples_without_text(tmp_path):
-    write_task(tmp_path, [" \tx", " \ty"])
-    message = "no train example of classification has text"
+    write_task(tmp_path, [" \t0", " \t1"], header="sentence\tlabel")
+    message = "no train example of SST-2 has text"
     with pytest.raises(UserError, match=message):
-        corpus_of(CLASSIFICATION, tmp_path)
+        corpus_of(TASKS["SST-2"], tmp_path)
     assert not (tmp_path / "out").exists()

@@ -203,6 +203,11 @@ def test_folds_of_one_file_are_not_repeated(data_dir, pretrained, tmp_path):
     for fold in (1, 2):
         held_out = {"folds": 2, "fold": fold, "seed": 0}
         assert recorded(run_dir / f"fold-{fold}")["held_out"] == held_out
+    # Without a flag, or the dev examples would be others than the fold's.
+    page = finetuning_report(
+        str(run_dir / "fold-2"), CLASSIFICATION, str(table)
+    )
+    assert page.title == "fold-2: fine-tuning on classification"
     # As after a kill during the second.
     before = contents(run_dir / "fold-1")
     shutil.rmtree(run_dir / "fold-2")

@@ -36,7 +36,6 @@ def of_table(tmp_path, name, content, form, *columns, of_model=()):
     ("form", "line", "texts"),
     [
         (SINGLE, b"a\tb", ("a\tb",)),
-        (SINGLE, b"", ("",)),
         (SINGLE_OR_PAIR, b"a", ("a",)),
         (SINGLE_OR_PAIR, b"a\tb\tc", ("a", "b\tc")),
         (PAIR, b"a\t", ("a", "")),
@@ -58,6 +57,8 @@ def test_tabs_between_texts(form, line, texts):
         (PAIR, b"a\tb\tc", "expected a pair of texts with a tab .* got 3"),
         (QUESTION, b"a?", "expected a question and its paragraph .* got 1"),
         (SINGLE, b"caf\xe9", "byte 3 is not UTF-8"),
+        (SINGLE, b" ", "the text is empty"),
+        (PAIR, b"\t ", "the text is empty"),
     ],
 )
 def test_a_bad_line_does_not_cost_the_others(form, line, message):
@@ -152,8 +153,7 @@ def test_a_bad_line_of_json_does_not_cost_the_others(tmp_path):
     assert [found.error.partition(", got")[0] for found in bad] == [
         "a.jsonl, line 2: expected JSON (Expecting value: line 1 column 1 "
         "(char 0)).",
-        "a.jsonl, line 3: expected a string, a number, true, false or a list "
-        "of strings as 'text'",
+        "a.jsonl, line 3: the text is empty.",
         "a.jsonl, line 4: expected the column 'text'",
         "a.jsonl, line 5: expected an object",
     ]

@@ -1,11 +1,15 @@
 """Rows that cannot be used: listed, skipped and counted."""
 
+import functools
 import json
 import pickle
 
+import pandas
 import pytest
 
 from albert_tf.config import UserError
+from albert_tf.prediction.forms import SINGLE
+from albert_tf.prediction.inputs import read_table
 from albert_tf.tasks.bad_rows import BadRows, RowError, made_of_all
 from albert_tf.tasks.custom import classification_task, custom_task
 from albert_tf.tasks.formats.rows import Reading
@@ -51,6 +55,25 @@ def test_the_first_twenty_in_the_order_of_the_file():
         "'6'; 40, got '40'; 50, got '50'); the label is empty (30: lines "
         f"{', '.join(map(str, range(7, 24)))} and 13 others)."
     )
+
+
+def test_a_message_is_short_whatever_stands_in_the_rows(write, tmp_path):
+    """As many rows as fit, one at least, and of each value a part."""
+    text = 99 * "word "
+    for roles in ("text=text,number=label", "text=text,labels=label"):
+        write(
+            "train.jsonl",
+            lines_of(*[{"text": text, "label": {"a": text}}] * 60),
+        )
+        task = custom_task(roles.split(","))
+        error = message_of(task.read, str(tmp_path), "train", ignore)
+        assert "60 of 60 rows are bad" in error and "lines 1, got" in error
+        assert len(error.removeprefix(str(tmp_path))) < 600
+    write("train.jsonl", lines_of(*[{"text": "a", "label": text}] * 9, {}))
+    labels = classification_task(SKIPPING)
+    examples = labels.read(str(tmp_path / "train.jsonl"), "test", ignore)
+    error = message_of(labels.kind.labels, examples)
+    assert len(error.removeprefix(str(tmp_path))) < 300
 
 
 def test_reasons_beyond_the_first_twenty_are_counted():
@@ -181,6 +204,42 @@ def test_files_of_each_form(
         assert [e.id for e in found] == ["0", "1"]
     error = message_of(task(Reading()).read, str(tmp_path), "train", ignore)
     assert error == f"{path}: {message} --skip_bad_rows skips such rows."
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("role", ["label", "number", "labels"])
+def test_an_empty_text_is_bad_in_every_form(tmp_path, name, role):
+    """A cell that is empty, blank or null; of a pair one may be."""
+    frame = pandas.DataFrame(
+        {
+            "a": ["x", None, "", " ", None],
+            "b": ["y", "z", None, "\t", "z"],
+            "label": [1, 2, 1, 2, 1],
+        }
+    )
+    writers = {
+        "a.csv": functools.partial(frame.to_csv, index=False),
+        "a.jsonl": functools.partial(
+            frame.to_json, orient="records", lines=True
+        ),
+        "a.parquet": frame.to_parquet,
+    }
+    path = str(tmp_path / name)
+    writers[name](path)
+    first = 2 if name == "a.csv" else 1
+    single = custom_task(["text=a", f"{role}=label"])
+    lines = ", ".join(str(first + row) for row in (1, 2, 3, 4))
+    assert message_of(single.read, path, "test", ignore) == (
+        f"{path}: 4 of 5 rows are bad: the text is empty (4: lines {lines}). "
+        "--skip_bad_rows skips such rows."
+    )
+    pair = custom_task(["text=a", "text=b", f"{role}=label"], SKIPPING)
+    found = pair.read(path, "test", ignore)
+    assert [e.texts for e in found] == [("x", "y"), ("", "z"), ("", "z")]
+    # In predictions the row stays, with the error in its place.
+    inputs = read_table(path, ["text=a"], "csv", ignore).read(SINGLE, ())
+    errors = [str(item.error or "").rpartition(": ")[2] for item in inputs]
+    assert errors == ["", *["the text is empty."] * 4]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.inputs.length_buckets import TaskBatches
 from albert_tf.modeling.heads import HEADS
-from albert_tf.tasks.class_weights import class_weights
+from albert_tf.tasks.class_weights import class_weights, imbalance
 from albert_tf.tasks.examples import Example, MultiLabelExample, WordsExample
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
@@ -26,6 +26,14 @@ def weighted_batch(kind, examples, labels, text, tokenizer, rows):
     features, weights = kind.class_weighted(features, labels, text)
     batches = TaskBatches(features, batch_size=rows, seed=0, widths=(12,))
     return batches.batch(0), weights
+
+
+def test_a_class_of_most_examples_is_reported():
+    assert imbalance(LABELS, np.array([6, 4, 39])) == ""
+    assert imbalance(LABELS, np.array([6, 4, 40])) == (
+        "80 % of the training examples are of the class 'sea'; if the others "
+        "are missed, try --class_weights=balanced."
+    )
 
 
 def test_balanced_weights_are_scikit_learns():

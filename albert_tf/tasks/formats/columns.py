@@ -23,6 +23,9 @@ from albert_tf.tasks.formats.rows import (
 
 # Columns that are the texts whatever others there are.
 TEXT_COLUMNS = ("text", "text_pair")
+# Whether an annotator accepted the labels of a row, in Prodigy's exports.
+_ANSWER = "answer"
+_ACCEPTED, _OTHERS = "accept", {"reject", "ignore"}
 
 
 def text_examples(rows: Rows, roles: Roles, labelled: bool) -> list[Example]:
@@ -30,7 +33,8 @@ def text_examples(rows: Rows, roles: Roles, labelled: bool) -> list[Example]:
 
     `roles` are columns as `text` and as `label` or `number`; `labelled`
     requires the latter. Raises UserError for columns that are missing, and for
-    bad rows (`Rows.settled`): what is no text, no number or an empty label.
+    bad rows (`Rows.settled`): what is no text, no number, empty texts or an
+    empty label.
     """
     read_label = Record.label if "label" in roles else Record.number
     (label,) = columns = roles.get("label") or roles["number"]
@@ -38,7 +42,7 @@ def text_examples(rows: Rows, roles: Roles, labelled: bool) -> list[Example]:
 
     def example(record: Record) -> Example:
         return Example(
-            tuple(record.text(name) for name in roles["text"]),
+            record.example_texts(roles["text"]),
             read_label(record, label) if has_label else None,
             record.location,
         )
@@ -66,7 +70,7 @@ def multi_label_examples(
 
     def example(record: Record) -> MultiLabelExample:
         return MultiLabelExample(
-            tuple(record.text(name) for name in roles["text"]),
+            record.example_texts(roles["text"]),
             labels(record) if is_labelled else None,
             record.location,
         )
@@ -147,8 +151,9 @@ def choice_examples(
 
     Raises:
         UserError: for columns that are missing, and for bad rows
-            (`Rows.settled`): what is no text, a label that is no choice, and
-            fewer than two choices or another number than in most rows.
+            (`Rows.settled`): what is no text, neither context nor question, a
+            label that is no choice, and fewer than two choices or another
+            number than in most rows.
     """
     (context,), of_choices, (label,) = (
         roles[role] for role in ("context", "choice", "label")
@@ -193,11 +198,11 @@ def choice_examples(
         right = None
         if has_label:
             right = _choice_number(record, label, of_choices, usual)
-        for question in map(record.text, roles.get("question", ())):
+        asked = roles.get("question", ())
+        text, *questions = record.example_texts([context, *asked])
+        for question in questions:
             choices = [question_with_option(question, c) for c in choices]
-        return ChoiceExample(
-            record.text(context), tuple(choices), right, record.location
-        )
+        return ChoiceExample(text, tuple(choices), right, record.location)
 
     return [
         dataclasses.replace(example, id=str(number))
@@ -233,18 +238,21 @@ def have_labels(
 ) -> bool:
     """Returns whether a file has the columns of labels.
 
-    Raises UserError for a column that no row has; a row that lacks one is bad.
+    Leaves out rows whose labels an annotator did not accept. Raises UserError
+    for a column that no row has; a row that lacks one is bad.
     """
     columns = rows.columns
     have_labels = labelled or not set(labels).isdisjoint(columns)
     needed = {name for names in roles.values() for name in names}
     if not have_labels:
         needed -= set(labels)
+    elif _ANSWER not in needed:
+        _keep_accepted(rows)
     missing = needed.difference(columns)
     require(
         not missing,
         f"{rows.head}: expected the column "
-        f"{min(missing, default='')[:60]!r}, got {listed(columns, 12)}; name "
+        f"{shown(min(missing, default=''))}, got {listed(columns, 12)}; name "
         "the columns with --columns.",
     )
 
@@ -252,10 +260,36 @@ def have_labels(
         if missing := needed - record.values.keys():
             raise RowError(
                 record.location,
-                f"expected the column {min(missing)[:60]!r}",
+                f"expected the column {shown(min(missing))}",
                 f", got {listed(record.values, 12)}",
             )
         return record
 
     rows.records = rows.apply(check)
     return have_labels
+
+
+def _keep_accepted(rows: Rows) -> None:
+    """Leaves out, and logs, the rows of other answers than Prodigy's accept.
+
+    A column of other values is none of Prodigy's.
+    """
+    answers = [record.values.get(_ANSWER) for record in rows.records]
+    counts = collections.Counter(map(str, answers))
+    others = counts.keys() & _OTHERS
+    if not others or counts.keys() - {_ACCEPTED, *_OTHERS}:
+        return
+    described = listed(f"{name} {counts[name]}" for name in sorted(others))
+    require(
+        _ACCEPTED in counts,
+        f"{rows.head}: no row has {_ANSWER}={_ACCEPTED}; got {described}.",
+    )
+    rows.log(
+        f"{rows.head}: rows are left out that have another {_ANSWER} than "
+        f"{_ACCEPTED}: {described}."
+    )
+    rows.records = [
+        record
+        for record, answer in zip(rows.records, answers, strict=True)
+        if answer == _ACCEPTED
+    ]

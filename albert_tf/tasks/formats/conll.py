@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from albert_tf.config import require
+from albert_tf.config import require, shown
 from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.examples import Log, WordsExample
 from albert_tf.tasks.formats.tables import read_lines
@@ -48,7 +48,7 @@ def read_conll(
                 raise RowError(
                     location,
                     f"expected at least {needed} columns",
-                    f", got {len(fields)}: {' '.join(fields)[:60]!r}",
+                    f", got {len(fields)}: {shown(' '.join(fields))}",
                 )
         words, *tags = zip(
             *([fields[column] for column in columns] for _, fields in sentence),

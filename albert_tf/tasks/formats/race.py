@@ -6,7 +6,7 @@ import string
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.formats.json_values import (
@@ -94,7 +94,7 @@ def _questions(
     rows = zip(questions, options, answers, strict=True)
     for number, (question, texts, answer) in enumerate(rows):
         id_ = f"{article['id']}-{number}"
-        at = f"{location}: questions[{number}] (id {id_[:60]!r})"
+        at = f"{location}: questions[{number}] (id {shown(id_)})"
         letters = list(LETTERS[: len(texts)])
         if answer not in letters and (labelled or answer != ""):
             raise UserError(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from albert_tf.config import require, shown
 from albert_tf.io import files
 from albert_tf.io.compression import plain_name
-from albert_tf.tasks.bad_rows import BadRows, RowError
+from albert_tf.tasks.bad_rows import EMPTY, BadRows, RowError
 from albert_tf.tasks.examples import (
     Log,
     listed,
@@ -101,8 +101,13 @@ class Record:
     location: str
 
     def texts(self, name: str) -> str | tuple[str, ...]:
-        """Returns the text of a column, or its list of texts."""
+        """Returns the text of a column, or its list of texts.
+
+        That of null, as data frames write an empty cell, is empty.
+        """
         found = self.values[name]
+        if found is None:
+            return ""
         if isinstance(found, bool):
             return shown_json(found)
         if isinstance(found, list) and all(isinstance(v, str) for v in found):
@@ -127,6 +132,13 @@ class Record:
             )
         return found
 
+    def example_texts(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Returns the text, or pair, in columns; not all may be empty."""
+        found = tuple(map(self.text, names))
+        if not any(map(str.strip, found)):
+            raise RowError(self.location, EMPTY)
+        return found
+
     def label(self, name: str) -> str:
         """Returns the label in a column, which may not be empty."""
         label = self.text(name).strip()
@@ -143,6 +155,9 @@ class Record:
         found: tuple[str, ...] | None
         if not isinstance(texts, str):
             found = texts
+        elif self.values[name] is None:
+            # What is not known is not "no labels".
+            found = None
         elif _LIST.match(texts):
             found = _listed_in(texts)
         else:
@@ -373,7 +388,7 @@ def _table_records(
                 row.location,
                 f"expected {len(names)} {SEPARATORS[delimiter]}-separated "
                 "fields",
-                f", got {len(row.fields)}: {delimiter.join(row.fields)[:60]!r}",
+                f", got {len(row.fields)}: {shown(delimiter.join(row.fields))}",
             )
         return Record(dict(zip(names, row.fields, strict=True)), row.location)
 

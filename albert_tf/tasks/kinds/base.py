@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError
+from albert_tf.config import FeatureConfig, UserError, shown
 from albert_tf.tasks.features import Features
 from albert_tf.text.tokenizer_base import Tokenizer
 
@@ -238,7 +238,7 @@ class Kind(abc.ABC):
         classes that have names.
         """
         raise UserError(
-            f"class_weights={text[:60]!r}: {self.name} has no classes to weigh."
+            f"class_weights={shown(text)}: {self.name} has no classes to weigh."
         )
 
     def exported_scores(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, require
+from albert_tf.config import FeatureConfig, require, shown
 from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.class_weights import class_weights
 from albert_tf.tasks.examples import Example, listed
@@ -142,7 +142,7 @@ class Classification(TextKind, ClassKind):
         require(
             len(labels) > 1,
             f"{source}: the training examples have one label only, "
-            f"{', '.join(labels)!r}; a classifier needs at least two.",
+            f"{shown(', '.join(labels))}; a classifier needs at least two.",
         )
         check_number_of_labels(labels, len(examples), source)
         return labels
@@ -159,7 +159,7 @@ class Classification(TextKind, ClassKind):
                 raise RowError(
                     example.location,
                     f"expected one of {listed(labels, 12)} as the label",
-                    f", got {str(example.label)[:60]!r}",
+                    f", got {shown(str(example.label))}",
                 )
             return ids[example.label]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, require
+from albert_tf.config import FeatureConfig, require, shown
 from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.class_weights import BALANCED, balanced, class_weights
 from albert_tf.tasks.examples import MultiLabelExample, listed
@@ -50,7 +50,7 @@ def thresholds(config: FeatureConfig, num_labels: int) -> np.ndarray:
     require(
         len(found) in (1, num_labels)
         and bool(np.all((found >= 0) & (found < 1))),
-        f"label_thresholds={text[:60]!r}: expected one, each, a number from 0 "
+        f"label_thresholds={shown(text)}: expected one, each, a number from 0 "
         f"to below 1, or {num_labels} of them, one for each label.",
     )
     return np.broadcast_to(found, num_labels)
@@ -100,7 +100,7 @@ class MultiLabelClassification(TextKind):
                     raise RowError(
                         example.location,
                         f"expected some of {listed(labels, 12)} as the labels",
-                        f", got {name[:60]!r}",
+                        f", got {shown(name)}",
                     )
                 found[number, ids[name]] = 1
 

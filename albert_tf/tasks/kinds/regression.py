@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig
+from albert_tf.config import FeatureConfig, shown
 from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
@@ -44,7 +44,7 @@ def number_of(label: str, location: str) -> float:
             location,
             "expected a number, with a decimal point and up to "
             f"{_MAX_FLOAT32:.2g}, as the label",
-            f", got {label[:60]!r}",
+            f", got {shown(label)}",
         )
     return float(label)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError, require
+from albert_tf.config import FeatureConfig, UserError, require, shown
 from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.class_weights import class_weights
 from albert_tf.tasks.examples import WordsExample, listed
@@ -89,7 +89,7 @@ class TokenClassification(ClassKind):
         require(
             len(tags) > 1,
             f"{source}: the training examples have one tag only, "
-            f"{', '.join(tags)!r}; a classifier needs at least two.",
+            f"{shown(', '.join(tags))}; a classifier needs at least two.",
         )
         try:
             are_entity_tags(set(tags))
@@ -111,7 +111,7 @@ class TokenClassification(ClassKind):
                     raise RowError(
                         example.location,
                         f"expected one of {listed(labels, 12)} as the tag",
-                        f", got {tag[:60]!r} for {word[:60]!r}",
+                        f", got {shown(tag)} for {shown(word)}",
                     )
             return [ids[tag] for tag in example.tags]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, shown
 
 Tags = Sequence[Sequence[str]]
 # Sentence, first word, the word after the last, and type.
@@ -80,7 +80,7 @@ def are_entity_tags(tags: set[str]) -> bool:
     if others == tags - {_OUTSIDE}:
         return False
     raise UserError(
-        f"the tag {min(others)[:60]!r} is neither O nor begins with B-, I-, E- "
+        f"the tag {shown(min(others))} is neither O nor begins with B-, I-, E- "
         "or S-, as other tags do; write all entities as IOB1, IOB2 or BIOES."
     )
 

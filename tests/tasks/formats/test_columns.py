@@ -12,6 +12,7 @@ from albert_tf.tasks.formats.columns import (
     infer_columns,
     text_examples,
 )
+from albert_tf.tasks.formats.entity_spans import entity_examples
 from albert_tf.tasks.formats.rows import read_rows
 
 
@@ -93,8 +94,8 @@ def test_files_of_another_form(write, name, content, message):
     assert_error(quiet, write(name, content), message)
 
 
-@pytest.mark.parametrize("value", [None, ["b", []]])
-def test_json_is_checked_where_it_is_read(lines, value):
+def test_json_is_checked_where_it_is_read(lines):
+    value = ["b", []]
     path = lines({"a": value, "text": "x", "label": "y"})
     assert read_texts(path) == [Example(("x",), "y")]
     message = (
@@ -118,8 +119,8 @@ def test_the_index_of_a_data_frame_is_no_text(write, name):
 @pytest.mark.parametrize(
     "content",
     [
-        'label\tsentence\npos\tGood, "quoted" text\n neg \t\n',
-        b'\xef\xbb\xbftext\tlabel\r\nGood, "quoted" text\tpos\r\n\tneg',
+        'label\tsentence\npos\tGood, "quoted" text\n neg \t.\n',
+        b'\xef\xbb\xbftext\tlabel\r\nGood, "quoted" text\tpos\r\n.\tneg',
     ],
 )
 def test_a_text_and_its_label_in_either_order(write, content):
@@ -127,7 +128,7 @@ def test_a_text_and_its_label_in_either_order(write, content):
     examples = read_own(path)
     assert examples == [
         Example(('Good, "quoted" text',), "pos"),
-        Example(("",), "neg"),
+        Example((".",), "neg"),
     ]
     assert examples[1].location == f"{path}:3"
 
@@ -186,6 +187,30 @@ def test_labels_may_not_be_empty_nor_columns_missing(table):
     path = table("a\tb", "1\t2")
     message = ":1: expected the column 'gold', got a, b; name the columns with"
     assert_error(read_texts, path, message, columns="a gold")
+
+
+def test_rows_that_an_annotator_rejected_are_left_out(lines):
+    answers = ["accept", "reject", "accept", "ignore", "reject"]
+    rows = [
+        {"text": f"{n}", "label": "x", "spans": [], "answer": answer}
+        for n, answer in enumerate(answers)
+    ]
+    path, logged = lines(*rows), []
+    roles = {"text": ["text"], "label": ["label"]}
+    found = text_examples(read_rows(path, logged.append), roles, True)
+    assert [example.texts for example in found] == [("0",), ("2",)]
+    assert logged == [
+        f"{path}:1: rows are left out that have another answer than accept: "
+        "ignore 1, reject 2."
+    ]
+    entities = {"text": ["text"], "entities": ["spans"]}
+    rows_of_words = read_rows(path, lambda line: None)
+    assert len(entity_examples(rows_of_words, entities, True)) == 2
+    # A column that is read, or has other values, is none of decisions.
+    asked = read_texts(path, "text answer")
+    assert [example.label for example in asked] == answers
+    assert len(read_texts(lines(*rows, {**rows[0], "answer": "yes"}))) == 6
+    assert_error(read_texts, lines(rows[1]), ":1: no row has answer=accept")
 
 
 def test_json_lines_unlike_the_first(lines):

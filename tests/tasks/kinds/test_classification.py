@@ -130,7 +130,7 @@ def test_features(tiny_tokenizer):
     unknown = Example(("a",), "y" * 99, "dev.tsv:7")
     message = (
         "^dev.tsv:7: expected one of no, perhaps, yes as the label, got "
-        "'y{60}'.$"
+        "'y{76}\\.{4}$"
     )
     with pytest.raises(UserError, match=message):
         label_ids([*EXAMPLES, unknown], LABELS)

@@ -30,6 +30,7 @@ from albert_tf.records.shards import ShardSet, open_shards
 from albert_tf.text.tokenizer_base import SPACE, Tokenizer
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.training_loss import pretraining_loss
+from experiments.early_exit import early_exit
 
 _BATCH_SIZE = 32
 _NUM_BATCHES = 20
@@ -41,6 +42,11 @@ _MASKED_WORDS = 0.15
 _SEED = 12345
 # Applications of a block that was trained with fewer or more.
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+# The labels of each output, and their weights.
+_LABELS = {
+    "masked_lm_logits": ("masked_lm_ids", "masked_lm_weights"),
+    "sentence_order_logits": ("sentence_order_labels", "example_weights"),
+}
 
 
 def main(measure: str, model_dir: str, data: str, output: str) -> None:
@@ -88,7 +94,37 @@ def _any_depth(loaded: LoadedModel, shards: ShardSet) -> dict[str, Any]:
             num_applications=depth,
         )
         rows.append({"applications": depth, "flops": flops, **metrics})
-    return {"depths": rows}
+    trained = loaded.model.config.num_hidden_layers
+    return {
+        "depths": rows,
+        "early_exit": _early_exits(evaluator, batches, trained),
+    }
+
+
+def _early_exits(
+    evaluator: Evaluator, batches: PretrainingBatches, applications: int
+) -> dict[str, Any]:
+    """Returns `early_exit` of each label, after `applications` at most."""
+    predictions: dict[str, list] = {name: [] for name in _LABELS}
+    labels: dict[str, list] = {name: [] for name in _LABELS}
+    for step in range(min(_NUM_BATCHES, batches.num_steps)):
+        batch = batches.batch(step)
+        after_each = [
+            evaluator.evaluation_step(batch, depth, with_outputs=True)[1]
+            for depth in range(1, applications + 1)
+        ]
+        for output, (label, weights) in _LABELS.items():
+            counts = batch[weights] > 0
+            logits = (outputs[output][counts] for outputs in after_each)
+            predictions[output].append([one.argmax(axis=-1) for one in logits])
+            labels[output].append(batch[label][counts])
+    return {
+        output: early_exit(
+            np.concatenate(predictions[output], axis=1),
+            np.concatenate(labels[output]),
+        )
+        for output in _LABELS
+    }
 
 
 def _words(loaded: LoadedModel, shards: ShardSet) -> dict[str, Any]:

@@ -26,6 +26,26 @@ _SIGNIFICANT = 0.05
 # Axes of curves on which rows of equal arithmetic are compared.
 _WORK = {"flops": "operations", "seconds": "seconds"}
 
+# What early exit answers, by the output.
+_EXITS = {
+    "masked tokens": "masked_lm_logits",
+    "the sentence order": "sentence_order_logits",
+}
+_EXIT_COLUMNS = {
+    "accuracy": "early exit",
+    "fixed_accuracy": "fixed depth of as much arithmetic",
+    "full_accuracy": "all applications",
+}
+_EXIT_CAPTION = (
+    "Early exit, accuracy in per cent: an answer is final after the first "
+    "application, from the second on, that gives the same as the one before, "
+    "at the latest after as many as were trained. The fixed depth is between "
+    "two, interpolated. The mean number of applications is a saving on paper, "
+    "for each answer: a batch ends with its last one, other tokens are "
+    "computed until then, and the head's work after each application is not "
+    "counted."
+)
+
 
 class _Plot(NamedTuple):
     """What is drawn of a measure: lines for each row and seed."""
@@ -142,6 +162,7 @@ def _section(name: str, results: TableResults) -> Section:
     if any(row.published for row in results.rows):
         parts.append(_published(results))
     parts += _leads(results)
+    parts += _early_exits(results)
     parts += _curves(name, results)
     parts += _bars(name, results)
     parts += _sizes(name, results)
@@ -276,6 +297,41 @@ def _leads(results: TableResults) -> list[Part]:
         "nats it is below, at the least and at the end."
     )
     return [Table([*header, "least lead", "last lead"], content, caption)]
+
+
+def _early_exits(results: TableResults) -> list[Part]:
+    """Returns what early exit saves, and whether that pays."""
+    content, pays = [], []
+    for answers, output in _EXITS.items():
+        gains = []
+        for row in results.rows:
+            measured = results.measured(row.name, "any_depth")
+            found = [one["early_exit"][output] for one in measured]
+            if not found:
+                continue
+            gains += [o["accuracy"] - o["fixed_accuracy"] for o in found]
+            mean = np.median([one["applications"] for one in found])
+            content.append(
+                [
+                    row.name,
+                    answers,
+                    f"{mean:.1f} of {found[0]['most_applications']}",
+                    *(
+                        _median([one[name] for one in found], name)
+                        for name in _EXIT_COLUMNS
+                    ),
+                ]
+            )
+        better = sum(gain > 0 for gain in gains)
+        pays.append(f"{answers} in {better} of {len(gains)} models")
+    if not content:
+        return []
+    header = ["row", "answers", "applications", *_EXIT_COLUMNS.values()]
+    summary = (
+        "Early exit pays, with more right answers than a fixed depth of as "
+        f"much arithmetic, for {', for '.join(pays)}."
+    )
+    return [Table(header, content, _EXIT_CAPTION), Paragraph(summary)]
 
 
 def _plots(name: str, results: TableResults) -> list[Part]:

@@ -19,6 +19,7 @@ from albert_tf.analysis.probes import (
     run_probe,
     source_probe,
 )
+from albert_tf.analysis.tag_probe import TaggedSentences, probe_tags
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.report.figures import draw_grid, draw_lines
 from albert_tf.report.page import Figure, Page, Paragraph, Part, Section, Table
@@ -32,6 +33,7 @@ _NUM_NEIGHBOURS = 4
 # vocabulary is sorted by it.
 _FIRST_PIECE = 500
 _MAX_CHARACTERS = 120
+_TAG = "tag of a word"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,9 +45,21 @@ class Texts:
 
 
 def analysis_page(
-    loaded: LoadedModel, texts: Texts, sentence: str, seed: int
+    loaded: LoadedModel,
+    texts: Texts,
+    sentence: str,
+    seed: int,
+    tagged: TaggedSentences | None = None,
 ) -> Page:
-    """Returns the page; `sentence` is what the picture of attention shows."""
+    """Returns the page.
+
+    Args:
+        loaded: the model.
+        texts: what it reads.
+        sentence: what the picture of attention shows.
+        seed: of the draws.
+        tagged: sentences for a probe of their tags.
+    """
     config = loaded.model.config
     introduction = Paragraph(
         f"{config.num_hidden_layers} layers of width {config.hidden_size}, "
@@ -54,7 +68,7 @@ def analysis_page(
     )
     sections = [
         _distances(loaded, texts),
-        _probes(loaded, texts, seed),
+        _probes(loaded, texts, tagged, seed),
         _attention(loaded, texts, sentence),
         _pieces(loaded, seed),
         _sentences(loaded, texts, seed),
@@ -90,7 +104,12 @@ def _distances(loaded: LoadedModel, texts: Texts) -> Section:
     return Section("Layers", parts)
 
 
-def _probes(loaded: LoadedModel, texts: Texts, seed: int) -> Section:
+def _probes(
+    loaded: LoadedModel,
+    texts: Texts,
+    tagged: TaggedSentences | None,
+    seed: int,
+) -> Section:
     probes = [
         order_probe(texts.texts, seed),
         length_probe(texts.texts),
@@ -101,26 +120,45 @@ def _probes(loaded: LoadedModel, texts: Texts, seed: int) -> Section:
         for p in probes
         if p
     ]
-    number = len(found[0].accuracies)
-    header = ["what is asked", "guessing", "embeddings"]
-    header += [f"layer {layer}" for layer in range(1, number)]
-    rows = [
-        [p.name, f"{p.majority:.1%}", *(f"{a:.1%}" for a in p.accuracies)]
-        for p in found
+    layers = ["embeddings"]
+    layers += [f"layer {n}" for n in range(1, len(found[0].accuracies))]
+    lines = {p.name: p.accuracies for p in found}
+    rows = [[p.name, *_shares([p.majority, *p.accuracies])] for p in found]
+    parts: list[Part] = [
+        Paragraph(
+            "Accuracy of a linear model on the mean state of the tokens, "
+            "five-fold cross-validation."
+        ),
+        Table(["what is asked", "guessing", *layers], rows),
     ]
-    lines = {p.name: [(range(number), p.accuracies)] for p in found}
-    png = draw_lines(lines, "layer (0: the embeddings)")
-    return Section(
-        "Probes of frozen states",
-        [
-            Paragraph(
-                "Accuracy of a linear model on the mean state of the tokens, "
-                "five-fold cross-validation."
-            ),
-            Table(header, rows),
-            Figure(png, "Accuracy of each probe by layer.", "probes.png"),
-        ],
+    if tagged:
+        tags = probe_tags(
+            loaded.model, loaded.tokenizer, tagged, loaded.max_seq_length
+        )
+        lines[_TAG] = tags.accuracies
+        row = _shares([tags.majority, tags.by_word, *tags.accuracies])
+        parts.append(
+            Table(
+                ["what is asked", "guessing", "by word", *layers],
+                [[_TAG, *row]],
+                "Tags: accuracy of a linear model on the state of each word's "
+                f"first piece, learned on {len(tagged.train)} sentences, "
+                f"on {len(tagged.held_out)} others; beside it, that of "
+                "guessing the most frequent tag, and that of each word. What "
+                "a layer has above these, and above the embeddings, it has "
+                "from other tokens.",
+            )
+        )
+    png = draw_lines(
+        {name: [(range(len(layers)), line)] for name, line in lines.items()},
+        "layer (0: the embeddings)",
     )
+    parts.append(Figure(png, "Accuracy of each probe by layer.", "probes.png"))
+    return Section("Probes of frozen states", parts)
+
+
+def _shares(values: Sequence[float]) -> list[str]:
+    return [f"{value:.1%}" for value in values]
 
 
 def _attention(loaded: LoadedModel, texts: Texts, sentence: str) -> Section:

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -75,21 +76,27 @@ def run_probe(
     It reads the mean state of the tokens.
     """
     # scikit-learn takes a second to import.
-    from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_score
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
 
     states = mean_states(model, tokenizer, probe.texts, max_seq_length)
     accuracies = []
     for of_layer in states:
-        linear = make_pipeline(
-            StandardScaler(), LogisticRegression(C=0.01, max_iter=200)
-        )
+        linear = linear_model()
         scores = cross_val_score(linear, of_layer, probe.labels, cv=_FOLDS)
         accuracies.append(float(scores.mean()))
     majority = float(np.bincount(probe.labels).max() / len(probe.labels))
     return Probed(probe.name, accuracies, majority)
+
+
+def linear_model() -> Any:
+    """Returns the linear model of all probes, of scikit-learn."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(
+        StandardScaler(), LogisticRegression(C=0.01, max_iter=200)
+    )
 
 
 def mean_states(

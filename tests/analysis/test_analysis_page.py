@@ -26,12 +26,24 @@ def test_a_page_of_any_model(tmp_path, sentences, tiny_tokenizer):
     model = random_model("masked_lm", vocab_size=tiny_tokenizer.vocab_size)
     directory = str(tmp_path / "model")
     save_model_directory(directory, model, tiny_tokenizer, max_seq_length=24)
-    done = analyze(tmp_path, "--max_texts=40", "--max_bad_fraction=1")
+    tagged = "\n\n".join(
+        "\n".join(f"{word} {len(word) % 2}" for word in sentence.split())
+        for sentence in sentences[:60]
+    )
+    (tmp_path / "tagged.conll").write_text(tagged)
+    tags = (
+        *("--task=custom", "--columns=word=0,tag=-1"),
+        f"--data_dir={tmp_path / 'tagged.conll'}",
+    )
+    few = ("--max_texts=40", "--max_bad_fraction=1")
+    done = analyze(tmp_path, *few, *tags)
     assert done.status == 0, (done.error, done.stderr)
     page = (tmp_path / "page.html").read_text()
     for title in (
         "Probes of frozen states",
         "order of two neighbouring texts",
+        "<td>tag of a word</td>",
+        "learned on 40 sentences, on 6 others",
         "Attention",
         "Neighbours of pieces",
         "Neighbours of texts",
@@ -40,3 +52,6 @@ def test_a_page_of_any_model(tmp_path, sentences, tiny_tokenizer):
     assert page.count("<img") == 4
     error = analyze(tmp_path, "--max_texts=500", "--max_bad_fraction=1").error
     assert "--max_texts=500 needs 250." in error
+    error = analyze(tmp_path, "--task=STS-B", "--data_dir=texts").error
+    assert "expected tags of words, as of --task=entities" in error
+    assert error.endswith("got regression.")

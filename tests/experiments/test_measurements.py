@@ -20,7 +20,7 @@ from experiments import measurements, piece_errors
 def test_a_block_is_applied_more_often_than_it_was_trained(
     shards_dir, tiny_tokenizer, monkeypatch
 ):
-    monkeypatch.setattr(measurements, "DEPTHS", (1, 3))
+    monkeypatch.setattr(measurements, "DEPTHS", (2, 3))
     config = override(
         ModelConfig(),
         SMALL_MODEL | {"vocab_size": tiny_tokenizer.vocab_size},
@@ -30,13 +30,18 @@ def test_a_block_is_applied_more_often_than_it_was_trained(
     )
     model.build()
     loaded = LoadedModel(model, tiny_tokenizer, 32)
-    once, thrice = measurements._any_depth(
-        loaded, open_shards(shards_dir, "eval")
-    )["depths"]
+    found = measurements._any_depth(loaded, open_shards(shards_dir, "eval"))
+    twice, thrice = found["depths"]
     assert thrice["applications"] == 3
-    assert thrice["flops"] > once["flops"]
-    assert thrice["masked_lm_loss"] != once["masked_lm_loss"]
+    assert thrice["flops"] > twice["flops"]
+    assert thrice["masked_lm_loss"] != twice["masked_lm_loss"]
     assert np.isfinite(thrice["masked_lm_loss"])
+    # Of two applications, all answers are those after the second.
+    for name in ("masked_lm", "sentence_order"):
+        exits = found["early_exit"][f"{name}_logits"]
+        assert exits["applications"] == exits["most_applications"] == 2
+        accuracy = pytest.approx(twice[f"{name}_accuracy"])
+        assert exits["accuracy"] == exits["fixed_accuracy"] == accuracy
 
 
 # Pieces behind "|": what follows the first one of a word of letters.

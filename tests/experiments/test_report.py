@@ -176,6 +176,34 @@ def test_figures_of_measures_are_drawn(tmp_path):
     assert "Cosine of input and output by layer" in text
 
 
+def test_early_exit_is_beside_a_fixed_depth_of_as_much_arithmetic(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    cells = PLANNER.cells(TABLES["any_depth"], [1, 2])
+    for cell in cells:
+        record_pretraining(ledger, cell, 0.3)
+        exits = {
+            "applications": 2.9,
+            "most_applications": 4,
+            "accuracy": 0.30 + 0.01 * cell.seed,
+            "fixed_accuracy": 0.315,
+            "full_accuracy": 0.33,
+        }
+        outputs = ("masked_lm_logits", "sentence_order_logits")
+        accuracies = {"masked_lm_accuracy": 0.3, "sentence_order_accuracy": 0.7}
+        found = {
+            "depths": [{"applications": 1, **accuracies}],
+            "early_exit": dict.fromkeys(outputs, exits),
+        }
+        ledger.record(cell.measures["any_depth"], FINISHED, found, 3.0)
+    results = TableResults(TABLES["any_depth"], cells, ledger)
+    text = to_markdown(
+        report({"any_depth": results}, "Scale.", ledger), lambda name, png: name
+    )
+    scores = "31.5 (31.0–32.0) | 31.5 (31.5–31.5) | 33.0 (33.0–33.0)"
+    assert f"always all layers | masked tokens | 2.9 of 4 | {scores}" in text
+    assert "for masked tokens in 2 of 4 models" in text
+
+
 def test_rows_of_equal_work_are_compared_by_it(tmp_path):
     ledger = Ledger(str(tmp_path))
     cells = PLANNER.cells(TABLES["peers"], [1])

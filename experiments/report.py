@@ -1,5 +1,6 @@
 """The report of tables: what was measured beside what was published."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -120,7 +121,14 @@ _PLOTS = (
 def report(
     results: Mapping[str, TableResults], caption: str, ledger: Ledger
 ) -> Page:
-    """Returns the page of these tables by name; `caption` is the scale's."""
+    """Returns the page of these tables by name; `caption` is the scale's.
+
+    The scale's first sentence and the machine are in every caption, too, since
+    figures are shown alone.
+    """
+    scale = caption.partition(". ")[0].rstrip(".")
+    known = filter(None, (scale, _computers(ledger)))
+    place = f"{'; '.join(known)}."
     return Page(
         "Tables, measured",
         [
@@ -135,7 +143,15 @@ def report(
                 f"p is below {_SIGNIFICANT}."
             ),
         ],
-        [_section(name, found) for name, found in results.items()],
+        [_section(name, found, place) for name, found in results.items()],
+    )
+
+
+def _computers(ledger: Ledger) -> str:
+    """Returns the processors of the jobs; empty before any has ended."""
+    processors = sorted({entry["processor"] for entry in ledger.entries()})
+    return f"{', '.join(processors)}, every model on one core" * bool(
+        processors
     )
 
 
@@ -143,31 +159,36 @@ def _circumstances(ledger: Ledger) -> str:
     entries = list(ledger.entries())
     if not entries:
         return "Nothing has been computed yet."
-    processors = sorted({entry["processor"] for entry in entries})
     hours = sum(entry["seconds"] for entry in entries) / 3600
     versions = entries[-1]["versions"].items()
     return (
-        f"Computed on {', '.join(processors)}, every model on one core: "
-        f"{hours:.1f} hours of a core in all. Versions: "
+        f"Computed on {_computers(ledger)}: {hours:.1f} hours of a core in "
+        "all. Versions: "
         f"{', '.join(f'{name} {version}' for name, version in versions)}."
     )
 
 
-def _section(name: str, results: TableResults) -> Section:
+def _section(name: str, results: TableResults, place: str) -> Section:
     parts: list[Part] = [_numbers(results)]
     if results.table.note:
         parts.append(Paragraph(results.table.note))
     if findings := results.findings():
         parts.append(_claims(findings))
-    if any(row.published for row in results.rows):
-        parts.append(_published(results))
     parts += _leads(results)
     parts += _early_exits(results)
     parts += _curves(name, results)
     parts += _bars(name, results)
     parts += _sizes(name, results)
     parts += _plots(name, results)
-    return Section(f"{results.table.title} (--table={name})", parts)
+    placed = [
+        dataclasses.replace(part, caption=f"{part.caption} {place}")
+        if isinstance(part, Figure | Table)
+        else part
+        for part in parts
+    ]
+    if any(row.published for row in results.rows):
+        placed.insert(1, _published(results))
+    return Section(f"{results.table.title} (--table={name})", placed)
 
 
 def _numbers(results: TableResults) -> Table:
@@ -362,7 +383,12 @@ def _lines(
         return []
     png = draw_lines(series, x_label, y_label)
     caption = f"{y_label} by {x_label}; a line for each seed."
-    return [Figure(png, caption.capitalize(), f"{file}.png")]
+    return [Figure(png, _sentence(caption), f"{file}.png")]
+
+
+def _sentence(text: str) -> str:
+    """Returns a text that begins with a capital; names keep theirs."""
+    return text[:1].upper() + text[1:]
 
 
 def _bars(name: str, results: TableResults) -> list[Part]:
@@ -372,7 +398,7 @@ def _bars(name: str, results: TableResults) -> list[Part]:
         values = {row: found for row, found in values.items() if found}
         if len(values) > 1:
             png = figures.draw_bars(values, column)
-            caption = f"{column.capitalize()}: medians, a dot for each seed."
+            caption = f"{_sentence(column)}: medians, a dot for each seed."
             file = f"{name}-{column.replace(' ', '-').lower()}.png"
             parts.append(Figure(png, caption, file))
     return parts

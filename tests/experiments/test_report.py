@@ -171,9 +171,13 @@ def test_figures_of_measures_are_drawn(tmp_path):
         found = {"l2_distance": [1.0, 2.0], "cosine_similarity": [0.9, 0.8]}
         ledger.record(cell.measures["layers"], FINISHED, found, 3.0)
     results = TableResults(TABLES["layers"], cells, ledger)
-    text = to_html(report({"layers": results}, "Scale.", ledger))
+    text = to_html(report({"layers": results}, "Tiny: 4. Alike.", ledger))
     assert "L2 distance of input and output by layer" in text
-    assert "Cosine of input and output by layer" in text
+    (entry, *_) = ledger.entries()
+    assert (
+        "Cosine of input and output by layer; a line for each seed. Tiny: 4; "
+        f"{entry['processor']}, every model on one core." in text
+    )
 
 
 def test_early_exit_is_beside_a_fixed_depth_of_as_much_arithmetic(tmp_path):

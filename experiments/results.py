@@ -15,10 +15,14 @@ from experiments.tables import TEXTS, Claim, Row, Table
 from experiments.units import Figures, Unit, pretraining_config
 
 MASKED_LM = "masked-LM accuracy"
-# Columns of the sentence objectives, by their metric.
+# Columns of the sentence objectives, and the accuracy of one answer for all, by
+# their metric.
 OBJECTIVES = {
-    "sentence_order_accuracy": "SOP accuracy",
-    "next_sentence_accuracy": "NSP accuracy",
+    "sentence_order_accuracy": ("SOP accuracy", "majority_order_accuracy"),
+    "next_sentence_accuracy": (
+        "NSP accuracy",
+        "majority_next_sentence_accuracy",
+    ),
 }
 # What is measured on a text, behind its name; less is better of a loss.
 NATS = "nats per word"
@@ -80,10 +84,11 @@ def cell_scores(cell: Cell, ledger: Ledger) -> CellScores:
 
 
 def _sentence_accuracy(evaluation: Mapping[str, float]) -> dict[str, float]:
+    """Returns the accuracies, where the text has more labels than one."""
     return {
         column: evaluation[metric]
-        for metric, column in OBJECTIVES.items()
-        if metric in evaluation
+        for metric, (column, baseline) in OBJECTIVES.items()
+        if metric in evaluation and evaluation.get(baseline) != 1.0
     }
 
 

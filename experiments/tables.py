@@ -277,6 +277,10 @@ TABLES: dict[str, Table] = {
             Claim("SOP is better than none.", {"SOP": 1, "none": -1}),
         ),
         measures=("nsp", "sop"),
+        note=(
+            "The accuracy of NSP is missing where the held-out text is a "
+            "single document: all of its pairs are real."
+        ),
     ),
     "time": Table(
         "Table 6: BERT large and ALBERT xxlarge with equal arithmetic "

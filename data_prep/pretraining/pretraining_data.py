@@ -13,7 +13,7 @@ import functools
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.config import (
@@ -173,6 +173,8 @@ def _carry_out(
         if result is None:
             result = engine.run(plan, tokenizer, directory)
         _check_splits(plan, result)
+        for warning in _single_documents(plan, result):
+            log(warning)
         metadata = make_metadata(plan, tokenizer, result)
         if write_page:
             page = functools.partial(
@@ -239,6 +241,19 @@ def _check_splits(plan: BuildPlan, result: BuildResult) -> None:
             f", sentence_splitter={config.sentence_splitter}, eval_fraction="
             f"{config.eval_fraction}."
         )
+
+
+def _single_documents(plan: BuildPlan, result: BuildResult) -> Iterator[str]:
+    """Yields a warning for each split whose pairs have one label alone."""
+    for split in sorted(plan.record_bytes, reverse=True):
+        if number := result.counts[f"{split}/without_other_document"]:
+            yield (
+                f"Warning: the split {split} has a single document, so that "
+                f"{number:,} pairs whose second segment should be one of "
+                "another document are real pairs; whether a model tells them "
+                "apart cannot be measured there. To mend it, give more "
+                "documents or a larger eval_fraction."
+            )
 
 
 def make_metadata(

@@ -308,3 +308,31 @@ def test_losses_of_different_vocabularies_are_not_compared(adapted):
     claim = "Adaptation is better with new vocabulary than without."
     columns = [f.column for f in adapted.findings() if f.claim.text == claim]
     assert columns == ["domain word accuracy", "domain SOP accuracy"]
+
+
+def test_an_objective_whose_text_has_one_label_is_not_measured(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    cells = PLANNER.cells(TABLES["objective"], [1])
+    for cell in cells:
+        record_pretraining(ledger, cell, 0.3)
+        for name, evaluation in (
+            (
+                "nsp",
+                {
+                    "next_sentence_accuracy": 0.6,
+                    "majority_next_sentence_accuracy": 1.0,
+                },
+            ),
+            (
+                "sop",
+                {
+                    "sentence_order_accuracy": 0.7,
+                    "majority_order_accuracy": 0.51,
+                },
+            ),
+        ):
+            figures = {"evaluation": evaluation}
+            ledger.record(cell.measures[name], FINISHED, figures, 2.0)
+    results = TableResults(TABLES["objective"], cells, ledger)
+    assert "SOP accuracy" in results.columns
+    assert "NSP accuracy" not in results.columns

@@ -331,6 +331,25 @@ def test_a_split_without_records_is_refused(
     assert not (tmp_path / "out" / "metadata.json").exists()
 
 
+def test_pairs_of_a_single_document_have_one_label(build, corpus):
+    lines = []
+    metadata = build(
+        inputs=[f"{corpus}/books/[0-5].txt"],
+        eval_inputs=[f"{corpus}/books/7.txt"],
+        document_separator="file",
+        sentence_objective="nsp",
+        log=lines.append,
+    )
+    number = metadata["statistics"]["eval"]["without_other_document"]
+    assert number > 5
+    (warning,) = (x for x in lines if x.startswith("Warning"))
+    assert re.match(
+        f"Warning: the split eval has a single document, so that {number} "
+        "pairs .* are real pairs;",
+        warning,
+    )
+
+
 def test_bad_text_is_refused_before_anything_is_written(build, tmp_path):
     path = tmp_path / "bad.txt"
     path.write_bytes(b"Caf\xe9. Good.\n" * 3 + b"Good.\n" * 7)

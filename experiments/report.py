@@ -150,9 +150,9 @@ def report(
 def _computers(ledger: Ledger) -> str:
     """Returns the processors of the jobs; empty before any has ended."""
     processors = sorted({entry["processor"] for entry in ledger.entries()})
-    return f"{', '.join(processors)}, every model on one core" * bool(
-        processors
-    )
+    if not processors:
+        return ""
+    return f"{', '.join(processors)}, every model on one core"
 
 
 def _circumstances(ledger: Ledger) -> str:
@@ -321,8 +321,8 @@ def _leads(results: TableResults) -> list[Part]:
 
 
 def _early_exits(results: TableResults) -> list[Part]:
-    """Returns what early exit saves, and whether that pays."""
-    content, pays = [], []
+    """Returns the accuracies of early exit, and a count of its gains."""
+    content, gained = [], []
     for answers, output in _EXITS.items():
         gains = []
         for row in results.rows:
@@ -344,13 +344,13 @@ def _early_exits(results: TableResults) -> list[Part]:
                 ]
             )
         better = sum(gain > 0 for gain in gains)
-        pays.append(f"{answers} in {better} of {len(gains)} models")
+        gained.append(f"{answers} in {better} of {len(gains)} models")
     if not content:
         return []
     header = ["row", "answers", "applications", *_EXIT_COLUMNS.values()]
     summary = (
-        "Early exit pays, with more right answers than a fixed depth of as "
-        f"much arithmetic, for {', for '.join(pays)}."
+        "Early exit is more accurate than a fixed depth of as much arithmetic "
+        f"for {', for '.join(gained)}."
     )
     return [Table(header, content, _EXIT_CAPTION), Paragraph(summary)]
 

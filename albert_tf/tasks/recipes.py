@@ -45,11 +45,11 @@ def _paper(task: Task, changes: Mapping[str, Any]) -> Recipe:
 
 
 def _fitting(
-    task: Task, model: ModelConfig, read: Callable, beside: str = "_ngrams"
+    task: Task, model: ModelConfig, read: Callable, *, ngrams: bool = True
 ) -> Recipe:
     """Returns the paper's for models of its sizes, others for small ones.
 
-    `beside` names what heads of small models read beside the states.
+    Heads of small models read n-grams beside the states, if `ngrams`.
 
     `read` returns the training examples, on whose number the settings depend.
     (RESULTS.md, "Settings of fine-tuning for small models", has the search.)
@@ -70,10 +70,11 @@ def _fitting(
         "classifier_dropout_prob": 0.1,
     }
     if isinstance(task.kind, TextKind):
+        suffix = "_ngrams" if ngrams else ""
         if task.kind.are_pairs(examples):
-            settings["pooling"] = f"pair_mean{beside}"
+            settings["pooling"] = "pair_mean" + suffix
         else:
-            settings["pooling"] = f"mean{beside}"
+            settings["pooling"] = "mean" + suffix
             if few:
                 settings["learning_rate"] = _FEW_TEXTS_RATE
     # What follows from the task's texts, not from the model.
@@ -91,7 +92,9 @@ def _fitting(
 RECIPES: dict[str, Callable[[Task, ModelConfig, Callable], Recipe]] = {
     "auto": _fitting,
     # To compare models: n-grams would hide much of what they have learned.
-    "encoder": lambda task, model, read: _fitting(task, model, read, ""),
+    "encoder": lambda task, model, read: _fitting(
+        task, model, read, ngrams=False
+    ),
     "v1": lambda task, model, read: _paper(task, {}),
     "v2": lambda task, model, read: _paper(task, task.settings_v2),
     "none": lambda task, model, read: Recipe({}, ""),

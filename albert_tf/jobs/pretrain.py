@@ -1,30 +1,21 @@
 """The pretraining job: masked LM and the sentence objective of the shards."""
 
 import dataclasses
-import functools
-import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from albert_tf.cluster.distribution import is_chief
 from albert_tf.config import (
-    MaskingConfig,
     PretrainConfig,
     RuntimeConfig,
     lookup,
-    override,
     require,
     sharing_plan,
-    shown,
     to_dict,
 )
-from albert_tf.config.schedules import numbers_of, parse_schedule
 from albert_tf.inputs.input_pipeline import (
-    PretrainingBatches,
     check_shards,
     sentence_objective,
 )
@@ -32,12 +23,19 @@ from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
     save_model_directory,
 )
-from albert_tf.io.json_files import read_json
 from albert_tf.jobs.evaluate import (
     evaluate_pretraining,
     pretraining_metric_names,
 )
 from albert_tf.jobs.micro_batch import with_micro_batch_size
+from albert_tf.jobs.pretraining_phases import (
+    Phase,
+    held_out_sources,
+    masking_schedule,
+    open_phases,
+    training_sources,
+    unequal_lengths,
+)
 from albert_tf.jobs.pretraining_verdict import pretraining_verdict
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
 from albert_tf.modeling.weights.pretrained import StoredModel
@@ -45,7 +43,7 @@ from albert_tf.records.sentence_objectives import (
     SENTENCE_OBJECTIVES,
     SentenceObjective,
 )
-from albert_tf.records.shards import TOKENIZER_DIRECTORY, ShardSet, open_shards
+from albert_tf.records.shards import TOKENIZER_DIRECTORY
 from albert_tf.report.page import Page
 from albert_tf.report.pretraining_page import (
     PretrainedRun,
@@ -73,17 +71,6 @@ _NUM_SAMPLES = 4
 # The share of a run after which a model predicts words better than the most
 # frequent token.
 _SHARE_TO_LEAVE_BASELINE = 0.1
-# Fewer steps cannot make up for compiling parts of several widths.
-_MIN_STEPS_BY_LENGTH = 2000
-
-
-class _Phase(NamedTuple):
-    """Shards that are trained on from a step on, and those to evaluate on."""
-
-    train: ShardSet
-    held_out: ShardSet
-    start: int
-    batch_size: int
 
 
 def run_pretraining(
@@ -124,13 +111,13 @@ def run_pretraining(
     """
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)
-    phases = _phases(config, train_data, eval_data, max_copied_bytes)
+    phases = open_phases(config, train_data, eval_data, max_copied_bytes)
     config = extended(config, runtime)
     tokenizer = _tokenizer(config, phases, initial)
     objective = _objective(config, phases)
-    maskings, last_changes = _masking_schedule(config, phases)
+    maskings, last_changes = masking_schedule(config, phases)
     by_length = on_one_cpu(strategy) and config.training.steps_per_loop == 1
-    sources = _sources(config, phases, tokenizer, maskings, by_length)
+    sources = training_sources(config, phases, tokenizer, maskings, by_length)
     config = with_micro_batch_size(
         config, strategy, run_dir, config.model, **_largest_batch(sources)
     )
@@ -156,65 +143,19 @@ def run_pretraining(
             metric_names=pretraining_metric_names(training_loss.terms),
             warnings=(
                 f"Sentence objective {objective.name}: {objective.meaning}.",
-                *_unequal_lengths(phases),
+                *unequal_lengths(phases),
             ),
             last_changes=last_changes,
             phases=phases,
-            held_out=_held_out(config, phases),
+            held_out=held_out_sources(config, phases),
             report=report,
         )
     )
 
 
-def _phases(
-    config: PretrainConfig,
-    train_data: Sequence[str],
-    eval_data: Sequence[str],
-    max_copied_bytes: float,
-) -> list[_Phase]:
-    """Returns the phases of a run, before it is extended."""
-    settings, training = config.pretraining, config.training
-    require(
-        training.num_train_steps > 0,
-        "num_train_steps=0; pretraining needs at least 1.",
-    )
-    count = len(train_data)
-    require(
-        len(eval_data) in (1, count),
-        f"--eval_data names {len(eval_data)} directories and --train_data "
-        f"{count}; give one for all phases, or one for each.",
-    )
-    steps = [training.num_train_steps]
-    if count > 1 or settings.phases:
-        steps = numbers_of("phases", settings.phases, count)
-    require(
-        sum(steps) == training.num_train_steps,
-        f"phases={settings.phases} makes {sum(steps)} steps, and "
-        f"num_train_steps is {training.num_train_steps}; they must agree.",
-    )
-    sizes = [training.train_batch_size] * count
-    if settings.phase_batch_sizes:
-        sizes = numbers_of(
-            "phase_batch_sizes", settings.phase_batch_sizes, count
-        )
-    opened = functools.partial(open_shards, max_copied_bytes=max_copied_bytes)
-    # First, so that all of theirs fit: no evaluation waits for a bucket.
-    held_out = [opened(path, "eval") for path in eval_data]
-    return [
-        _Phase(opened(path, "train"), evaluated, start, size)
-        for path, evaluated, start, size in zip(
-            train_data,
-            held_out * (count // len(held_out)),
-            itertools.accumulate(steps[:-1], initial=0),
-            sizes,
-            strict=True,
-        )
-    ]
-
-
 def _tokenizer(
     config: PretrainConfig,
-    phases: Sequence[_Phase],
+    phases: Sequence[Phase],
     initial: StoredModel | None,
 ) -> Tokenizer:
     """Returns the shards' tokenizer, and checks that of the model by it."""
@@ -230,7 +171,7 @@ def _tokenizer(
 
 
 def _objective(
-    config: PretrainConfig, phases: Sequence[_Phase]
+    config: PretrainConfig, phases: Sequence[Phase]
 ) -> SentenceObjective:
     """Returns the shards' objective, which must be that of the settings."""
     found = sentence_objective(
@@ -251,44 +192,6 @@ def _objective(
     return found
 
 
-def _sources(
-    config: PretrainConfig,
-    phases: Sequence[_Phase],
-    tokenizer: Tokenizer,
-    maskings: Mapping[int, MaskingConfig],
-    by_length: bool,
-) -> SourceSchedule:
-    """Returns a source for each phase and, in it, each way of masking."""
-    training = config.training
-    weights = _piece_weights(config, phases, tokenizer)
-    ends = [*(phase.start for phase in phases[1:]), training.num_train_steps]
-    spans = [
-        (phase, *span)
-        for phase, end in zip(phases, ends, strict=True)
-        for span in itertools.pairwise(
-            [
-                phase.start,
-                *(step for step in maskings if phase.start < step < end),
-                end,
-            ]
-        )
-    ]
-    sources = [
-        PretrainingBatches(
-            phase.train,
-            masking_config=maskings[max(n for n in maskings if n <= first)],
-            batch_size=phase.batch_size,
-            seed=training.seed,
-            training=True,
-            by_length=by_length and end - first >= _MIN_STEPS_BY_LENGTH,
-            piece_weights=weights,
-        )
-        for phase, first, end in spans
-    ]
-    starts = [first for _, first, _ in spans]
-    return SourceSchedule(sources, starts, [phase.start for phase, *_ in spans])
-
-
 def _largest_batch(sources: SourceSchedule) -> dict[str, int]:
     """Returns the shape of the largest batch, each dimension by its name."""
     batches: list[Any] = [*sources]
@@ -299,100 +202,13 @@ def _largest_batch(sources: SourceSchedule) -> dict[str, int]:
     }
 
 
-def _held_out(
-    config: PretrainConfig, phases: Sequence[_Phase]
-) -> SourceSchedule:
-    """Returns the held-out batches of each phase."""
-    sources = [
-        PretrainingBatches(
-            phase.held_out,
-            masking_config=config.masking,
-            batch_size=config.training.eval_batch_size,
-            seed=config.training.seed,
-            training=False,
-        )
-        for phase in phases
-    ]
-    return SourceSchedule(sources, [phase.start for phase in phases])
-
-
-def _masking_schedule(
-    config: PretrainConfig, phases: Sequence[_Phase]
-) -> tuple[dict[int, MaskingConfig], dict[str, int]]:
-    """Returns the masking of training text by the step it applies from.
-
-    The second result is the step of the last change, by the schedule's name.
-    """
-    schedules: tuple[tuple[str, str, type, str], ...] = (
-        ("masking_schedule", "masked_lm_prob", float, "2000:0.2"),
-        ("ngram_schedule", "max_ngram", int, "2000:3"),
-    )
-    changes: dict[int, dict[str, Any]] = {0: {}}
-    last_changes: dict[str, int] = {}
-    for name, setting, convert, example in schedules:
-        text = getattr(config.pretraining, name)
-        if not text:
-            continue
-        for step, value in parse_schedule(name, text, convert, example).items():
-            changes.setdefault(step, {})[setting] = value
-            last_changes[name] = step
-        _require_dynamic_masks(name, text, phases)
-    masking, schedule = config.masking, {}
-    for step in sorted(changes):
-        schedule[step] = masking = override(masking, changes[step])
-    return schedule, last_changes
-
-
-def _piece_weights(
-    config: PretrainConfig, phases: Sequence[_Phase], tokenizer: Tokenizer
-) -> np.ndarray | None:
-    """Returns the weights `[vocab]` of pieces in masking, if there are any."""
-    path = config.pretraining.masking_weights
-    if not path:
-        return None
-    _require_dynamic_masks("masking_weights", path, phases)
-    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    ids = {piece: number for number, piece in enumerate(pieces)}
-    weights = np.ones(len(pieces))
-    for piece, weight in read_json(path).items():
-        require(
-            piece in ids and isinstance(weight, int | float) and weight > 0,
-            f"masking_weights={path}: {shown(piece)} has {shown(weight)}; "
-            "expected positive numbers of pieces of the vocabulary.",
-        )
-        weights[ids[piece]] = weight
-    return weights
-
-
-def _require_dynamic_masks(
-    name: str, value: str, phases: Sequence[_Phase]
-) -> None:
-    for shards in (phase.train for phase in phases):
-        require(
-            shards.metadata["record_kind"] == "dynamic",
-            f"{name}={value!r}, and the masks of {shards.directory} are "
-            "fixed: expected shards built with --record_kind=dynamic, or "
-            f"--{name}= for none.",
-        )
-
-
-def _unequal_lengths(phases: Sequence[_Phase]) -> Iterator[str]:
-    for ours, theirs, *_ in phases:
-        lengths = [s.metadata["max_seq_length"] for s in (ours, theirs)]
-        if lengths[0] != lengths[1]:
-            yield (
-                f"{ours.directory} has sequences of {lengths[0]} tokens, and "
-                f"the held-out ones of {theirs.directory} have {lengths[1]}."
-            )
-
-
 @dataclasses.dataclass(kw_only=True)
 class _Pretraining(Job):
     """Pretraining on shards; `held_out` has the batches of evaluations."""
 
     name = "pretrain"
     config: PretrainConfig
-    phases: Sequence[_Phase]
+    phases: Sequence[Phase]
     held_out: SourceSchedule
     report: Sequence[str] | None
 

@@ -200,6 +200,8 @@ def _named(value: Any, classes: list[str] | None) -> Any:
         return {key: _named(item, None) for key, item in value.items()}
     if value is None or isinstance(value, bool | str):
         return value
+    if value != value:  # NaN, which stands for null
+        return None
     if classes and isinstance(value, int) and 0 <= value < len(classes):
         return classes[value]
     return str(value)

@@ -90,6 +90,16 @@ def test_choices_and_nulls_of_parquet(tmp_path):
     ]
 
 
+def test_nan_is_no_label_of_parquet(tmp_path):
+    table = pyarrow.table(
+        {"text": ["a", "b", "c"], "label": [1.0, float("nan"), 0.0]}
+    )
+    path = tmp_path / "train.parquet"
+    parquet.write_table(table, path)
+    with pytest.raises(UserError, match=f"{path}:2: the label is empty"):
+        CLASSIFICATION.read(str(tmp_path), "train", silent)
+
+
 def test_a_saved_data_set_has_the_names_of_its_classes(tmp_path):
     columns = {"text": ["a", "b", "c"], "label": [1, 0, 1]}
     save(tmp_path / "train", columns)

@@ -16,7 +16,7 @@ import numpy as np
 from albert_tf.config import lookup, require, shares_whole_groups
 from benchmarks.workload import Workload
 from bin.command_line import require_packages
-from experiments.transformers_albert import (
+from experiments.programs.transformers_albert import (
     albert_of_transformers,
     inputs_of_transformers,
 )

@@ -172,9 +172,9 @@ def _pretraining(unit: Unit, directory: Directory, processes: int) -> list[str]:
 def _of_settings(
     program: str, output: str, unit: Unit, directory: Directory, processes: int
 ) -> list[str]:
-    """Returns the command of a program of this room, for a model's settings."""
+    """Returns the command of one of `programs`, for a model's settings."""
     return [
-        f"experiments.{program}",
+        f"experiments.programs.{program}",
         _settings(unit, directory),
         _output(directory(unit.needs["shards"])),
         os.path.join(directory(unit), output),
@@ -253,7 +253,7 @@ def _evaluation_figures(unit: Unit, directory: str) -> Figures:
 def _measurement(unit: Unit, directory: Directory, processes: int) -> list[str]:
     model = _output(directory(unit.needs["pretraining"]))
     return [
-        "experiments.measurements",
+        "experiments.programs.measurements",
         unit.settings["measure"],
         os.path.join(model, "model"),
         _output(directory(unit.needs["shards"])),
@@ -266,7 +266,7 @@ def _piece_errors(
 ) -> list[str]:
     model = _output(directory(unit.needs["pretraining"]))
     return [
-        "experiments.piece_errors",
+        "experiments.programs.piece_errors",
         os.path.join(model, "model"),
         _output(directory(unit.needs["shards"])),
         _output(directory(unit)),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.early_exit import early_exit, exits
+from experiments.programs.early_exit import early_exit, exits
 
 
 def test_a_prediction_is_final_once_two_applications_agree():

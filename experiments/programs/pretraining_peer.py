@@ -1,6 +1,6 @@
 """Pretrains the ALBERT of transformers as bin.pretrain would train ours.
 
-python -m experiments.pretraining_peer SETTINGS.json SHARDS RUN_DIR
+python -m experiments.programs.pretraining_peer SETTINGS.json SHARDS RUN_DIR
 
 The architecture, the batches with their masks, the schedule and the held-out
 batches are those of bin.pretrain with the same settings; the model, its
@@ -23,7 +23,7 @@ from albert_tf.inputs.prefetch import prefetch
 from albert_tf.io.json_files import read_json
 from albert_tf.records.shards import open_shards
 from albert_tf.rundir.run_results import METRICS_FILE, TIMING_FILE
-from experiments.transformers_albert import (
+from experiments.programs.transformers_albert import (
     IGNORED_LABEL,
     albert_of_transformers,
     inputs_of_transformers,

@@ -13,8 +13,8 @@ from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.training_loss import pretraining_loss
-from experiments import pretraining_peer
-from experiments.transformers_albert import (
+from experiments.programs import pretraining_peer
+from experiments.programs.transformers_albert import (
     albert_of_transformers,
     inputs_of_transformers,
 )

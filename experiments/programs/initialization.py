@@ -1,6 +1,6 @@
 """Outputs and gradients of untrained models, by application of the block.
 
-python -m experiments.initialization SETTINGS.json SHARDS OUTPUT.json
+python -m experiments.programs.initialization SETTINGS.json SHARDS OUTPUT.json
 
 A shared block is applied again and again, so its outputs compound and its
 gradients add up. Measured on a model whose layers have weights of their own,

@@ -13,7 +13,7 @@ from albert_tf.config import ModelConfig, override
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.shards import open_shards
-from experiments import measurements, piece_errors
+from experiments.programs import measurements, piece_errors
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import open_shards
 from albert_tf.training.training_loss import pretraining_loss
-from experiments import initialization
 from experiments.plan import Planner, Text
+from experiments.programs import initialization
 from experiments.scales import SCALES
 from experiments.tables import TABLES
 from experiments.units import KINDS, pretraining_config

@@ -1,6 +1,6 @@
 """MEASURES: what is measured of a pretrained model beside its evaluation.
 
-python -m experiments.measurements MEASURE MODEL_DIR SHARDS OUTPUT.json
+python -m experiments.programs.measurements MEASURE MODEL_DIR SHARDS OUTPUT.json
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from albert_tf.records.shards import ShardSet, open_shards
 from albert_tf.text.tokenizer_base import SPACE, Tokenizer
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.training_loss import pretraining_loss
-from experiments.early_exit import early_exit
+from experiments.programs.early_exit import early_exit
 
 _BATCH_SIZE = 32
 _NUM_BATCHES = 20

@@ -1,6 +1,6 @@
 """The pieces that a model gets wrong, as weights of its masks from now on.
 
-python -m experiments.piece_errors MODEL_DIR SHARDS OUTPUT.json
+python -m experiments.programs.piece_errors MODEL_DIR SHARDS OUTPUT.json
 """
 
 import sys

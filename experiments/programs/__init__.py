@@ -1,0 +1,1 @@
+"""Programs that the jobs of a table run in processes of their own."""

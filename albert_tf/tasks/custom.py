@@ -24,6 +24,7 @@ from albert_tf.tasks.formats.columns import (
 from albert_tf.tasks.formats.conll import count_columns, read_conll
 from albert_tf.tasks.formats.entity_spans import (
     ENTITY_COLUMNS,
+    TAGS_ADVICE,
     TEXT_COLUMN,
     entity_examples,
     infer_entity_columns,
@@ -41,6 +42,7 @@ from albert_tf.tasks.formats.rows import (
     has_columns,
     read_rows,
 )
+from albert_tf.tasks.formats.word_lists import word_list_examples
 from albert_tf.tasks.kinds.base import Kind, Metric
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
@@ -73,12 +75,14 @@ class SplitFiles:
     whole directory, its only file or the file that `data_dir` names are the
     training examples, and the test ones.
 
-    `read_file` takes a path, whether labels are required, and log.
+    `read_file` takes a path, whether labels are required, and log. `advice`
+    ends the message on files that are missing.
     """
 
     read_file: Callable[[str, bool, Log], Sequence[Any]]
     extensions: tuple[str, ...] = EXTENSIONS
     splits: tuple[str, ...] = ("train", "dev", "test")
+    advice: str = ""
 
     def read(self, data_dir: str, split: str, log: Log) -> Sequence[Any]:
         """Returns the examples of the one file of a split."""
@@ -97,7 +101,8 @@ class SplitFiles:
         require(
             bool(found),
             f"{data_dir} has no {' or '.join(names)}, which the task needs; it "
-            f"{f'holds {stored}' if stored else 'is empty or missing'}.",
+            f"{f'holds {stored}' if stored else 'is empty or missing'}."
+            f"{self.advice}",
         )
         require(
             len(found) == 1,
@@ -203,6 +208,12 @@ def _read_entities(
     return entity_examples(read_rows(path, log, reading), roles, labelled)
 
 
+def _read_word_lists(
+    roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
+) -> list:
+    return word_list_examples(read_rows(path, log, reading), roles, labelled)
+
+
 def _read_words(
     roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
 ) -> list:
@@ -211,7 +222,9 @@ def _read_words(
     except ValueError:
         raise UserError(
             f"--columns=word={roles['word'][0]},tag={roles['tag'][0]}: "
-            "expected numbers of columns, from 0, or from -1 backwards."
+            "expected numbers of columns, from 0, or from -1 backwards. For "
+            "columns with lists of words and tags, give --columns=words=...,"
+            "tags=...."
         ) from None
     training = _training_file(path, _CONLL_EXTENSIONS)
     if training and not labelled:
@@ -276,6 +289,12 @@ _FORMS = (
         _read_entities,
         {},
         JSON_EXTENSIONS,
+    ),
+    _Form(
+        {"words": _ONE, "tags": _ONE},
+        TokenClassification(),
+        _read_word_lists,
+        {},
     ),
     _Form(
         {"word": _ONE, "tag": _ONE},
@@ -456,7 +475,7 @@ def entity_task(reading: Reading = AS_BY_DEFAULT) -> Task:
         name="entities",
         kind=EntityClassification(),
         reader=held_out(
-            SplitFiles(read_file, JSON_EXTENSIONS),
+            SplitFiles(read_file, JSON_EXTENSIONS, advice=f" {TAGS_ADVICE}"),
             EntityClassification(),
             reading.split,
         ),

@@ -9,6 +9,7 @@ from absl import flags
 from albert_tf.config import UserError
 from albert_tf.tasks.custom import (
     CLASSIFICATION,
+    ENTITIES,
     SplitFiles,
     classification_task,
     columns_flag,
@@ -253,9 +254,54 @@ def test_quotes_are_read_in_the_same_way_in_every_split(write, tmp_path):
 
 def test_columns_of_words_are_numbers(write, tmp_path):
     write("dev.conll", "a O\n")
-    message = "word=form,tag=1: expected numbers of columns"
+    message = "word=form,tag=1: expected numbers of columns.*=words="
     with pytest.raises(UserError, match=message):
         custom_task(["word=form", "tag=1"]).read(str(tmp_path), "dev")
+
+
+def test_entities_name_the_tasks_of_tagged_words(write, tmp_path):
+    write("train.txt", "Bo B-PER\n")
+    with pytest.raises(UserError, match="holds train.txt. Tagged words are re"):
+        ENTITIES.read(str(tmp_path), "train", str)
+    write("train.jsonl", '{"tokens": ["Bo"], "ner_tags": ["B-PER"]}\n')
+    message = "got tokens, ner_tags; .* --columns=words=tokens,tags=ner_tags"
+    with pytest.raises(UserError, match=message):
+        ENTITIES.read(str(tmp_path), "train", str)
+
+
+WORD_LISTS = custom_task(["words=tokens", "tags=ner_tags"])
+
+
+def test_lists_of_words_and_tags(write, tmp_path):
+    write(
+        "train.jsonl",
+        '{"id": 0, "tokens": ["Bo", "ran", "."], "ner_tags": [1, 0, 0]}\n'
+        '{"id": 1, "tokens": ["So"], "ner_tags": ["O"]}\n',
+    )
+    write("test.jsonl", '{"tokens": ["Mia", "too"]}\n')
+    assert WORD_LISTS.read(str(tmp_path), "train", str) == [
+        WordsExample(("Bo", "ran", "."), ("1", "0", "0")),
+        WordsExample(("So",), ("O",)),
+    ]
+    assert WORD_LISTS.read(str(tmp_path), "test", str) == [
+        WordsExample(("Mia", "too"), None)
+    ]
+    assert WORD_LISTS.kind.head == "token_classification"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('"tokens": "a b", "ner_tags": ["O", "O"]', "expected a list of strin"),
+        ('"tokens": [], "ner_tags": []', "the text has no words"),
+        ('"tokens": ["a", "b"], "ner_tags": ["O"]', "'tokens', got 1 and 2"),
+        ('"tokens": ["a"], "ner_tags": null', "as 'ner_tags', got null"),
+    ],
+)
+def test_lists_that_do_not_fit(write, tmp_path, row, message):
+    write("train.jsonl", f"{{{row}}}\n")
+    with pytest.raises(UserError, match=rf"train\.jsonl:1: .*{message}"):
+        WORD_LISTS.read(str(tmp_path), "train", str)
 
 
 def test_without_columns_they_are_those_of_training(write, tmp_path):

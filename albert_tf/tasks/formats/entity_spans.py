@@ -14,6 +14,11 @@ from albert_tf.text.words import Span, finer_words
 TEXT_COLUMN = "text"
 # Names of the list of entities, here, in spaCy and in doccano.
 ENTITY_COLUMNS = ("entities", "spans", "labels", "label")
+TAGS_ADVICE = (
+    "Tagged words are read with --task=custom: --columns=word=0,tag=-1 for a "
+    "word in each line (CoNLL), --columns=words=tokens,tags=ner_tags for "
+    "columns with lists of them."
+)
 # The keys of an entity, and those of doccano and Label Studio.
 _KEYS = (("start", "start_offset"), ("end", "end_offset"), ("label", "labels"))
 
@@ -33,7 +38,8 @@ def infer_entity_columns(rows: Rows) -> Roles:
         TEXT_COLUMN in rows.columns and bool(names),
         f"{rows.head}: expected {TEXT_COLUMN!r} and one of "
         f"{', '.join(ENTITY_COLUMNS)}, got {listed(rows.columns, 12)}; name "
-        "the columns with --task=custom --columns=text=...,entities=....",
+        "the columns with --task=custom --columns=text=...,entities=.... "
+        f"{TAGS_ADVICE}",
     )
     return {"text": [TEXT_COLUMN], "entities": names[:1]}
 

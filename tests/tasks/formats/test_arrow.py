@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from albert_tf.config import UserError
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
-from albert_tf.tasks.examples import ChoiceExample, Example
+from albert_tf.tasks.examples import ChoiceExample, Example, WordsExample
 from albert_tf.tasks.formats.rows import Reading
 
 FEATURES = {
@@ -168,3 +168,16 @@ def test_pyarrow_is_asked_for_by_name(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UserError, match="need pyarrow: pip install pyarrow"):
         CLASSIFICATION.read(str(tmp_path), "train", silent)
+
+
+def test_tags_of_words_have_the_names_of_their_classes(tmp_path):
+    """As the hub's data sets of named entities are."""
+    tags = {"names": ["O", "B-PER"], "_type": "ClassLabel"}
+    features = {"tags": {"feature": tags, "_type": "Sequence"}}
+    columns = {"tokens": [["Bo", "ran"], ["So"]], "tags": [[1, 0], [0]]}
+    save(tmp_path / "train", columns, features)
+    task = custom_task(["words=tokens", "tags=tags"])
+    assert task.read(str(tmp_path), "train", silent) == [
+        WordsExample(("Bo", "ran"), ("B-PER", "O")),
+        WordsExample(("So",), ("O",)),
+    ]

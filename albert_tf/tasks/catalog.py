@@ -11,8 +11,8 @@ from albert_tf.tasks.custom import (
     SplitFiles,
 )
 from albert_tf.tasks.examples import ChoiceExample, Log
+from albert_tf.tasks.formats.question_rows import QUESTION_ROWS, read_questions
 from albert_tf.tasks.formats.race import LEVELS, read_race
-from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.glue import GLUE_TASKS
 from albert_tf.tasks.kinds.base import Kind
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
@@ -37,10 +37,9 @@ def _squad(version: str, kind: Kind, settings: dict) -> Task:
     return Task(
         name=f"SQuAD{version}",
         kind=kind,
-        # The downloaded files, or a user's own in their format.
+        # The downloaded files, or a user's own in their format or as rows.
         reader=SplitFiles(
-            lambda path, labelled, log: read_squad(path),
-            (f"-v{version}.json", ".json"),
+            read_questions, (f"-v{version}.json", ".json", *QUESTION_ROWS)
         ),
         settings=settings,
     )

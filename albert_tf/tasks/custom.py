@@ -35,6 +35,7 @@ from albert_tf.tasks.formats.rows import (
     JSON_EXTENSIONS,
     LABEL_COLUMN,
     LABELS_COLUMN,
+    PARQUET,
     Reading,
     Roles,
     Rows,
@@ -120,7 +121,7 @@ class SplitFiles:
             return [data_dir]
         if any(self.has(data_dir, split) for split in self.splits):
             return []
-        if self.extensions == EXTENSIONS and has_columns(data_dir):
+        if PARQUET in self.extensions and has_columns(data_dir):
             return [data_dir]
         paths = [os.path.join(data_dir, name) for name in _names(data_dir)]
         return [
@@ -148,7 +149,7 @@ def split_paths(
         os.path.join(data_dir, name) for name in candidates if name in stored
     ]
     folders = []
-    if extensions == EXTENSIONS:
+    if PARQUET in extensions:
         folders = [os.path.join(data_dir, n) for n in names if n in stored]
     return [
         *filter(files.isfile, found),

@@ -15,8 +15,8 @@ from albert_tf.tasks.formats.json_values import (
     read_large_json,
     shown_json,
 )
+from albert_tf.tasks.formats.question_rows import read_questions
 from albert_tf.tasks.formats.race import LETTERS, read_race
-from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.glue import GlueFiles
 from albert_tf.tasks.kinds.base import Kind, metric_values
@@ -108,7 +108,7 @@ def _score_squad(
     null_odds: str,
     threshold: float | None,
 ) -> Score:
-    questions = read_squad(gold)
+    questions = read_questions(gold, True, print)
     for question in questions:
         require(
             question.answers is not None,

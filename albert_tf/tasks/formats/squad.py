@@ -28,20 +28,29 @@ def read_squad(path: str) -> list[Question]:
     """
     content = read_large_json(path)
     check(content, _FILE, path)
-    questions: dict[str, Question] = {}
+    questions = []
     for a, article in enumerate(content["data"]):
         for p, paragraph in enumerate(article["paragraphs"]):
             for q, row in enumerate(paragraph["qas"]):
                 location = f"{path}: data[{a}].paragraphs[{p}].qas[{q}]"
-                question = _question(row, paragraph["context"], location)
-                if question.id in questions:
-                    raise UserError(
-                        f"{question.location}: duplicate id; expected each id "
-                        "once."
-                    )
-                questions[question.id] = question
+                questions.append(_question(row, paragraph["context"], location))
+    return distinct(questions, path)
+
+
+def distinct(questions: list[Question], path: str) -> list[Question]:
+    """Returns questions with different ids, one at least, of a file.
+
+    Raises UserError for others.
+    """
     require(bool(questions), f"{path} has no questions.")
-    return list(questions.values())
+    known = set()
+    for question in questions:
+        if question.id in known:
+            raise UserError(
+                f"{question.location}: duplicate id; expected each id once."
+            )
+        known.add(question.id)
+    return questions
 
 
 def _question(row: dict[str, Any], context: str, location: str) -> Question:

@@ -1,0 +1,74 @@
+"""Questions as rows of columns, as the hub's data sets of SQuAD have them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from albert_tf.config import shown
+from albert_tf.io import files
+from albert_tf.io.compression import plain_name
+from albert_tf.tasks.bad_rows import RowError
+from albert_tf.tasks.examples import Answer, Log, Question
+from albert_tf.tasks.formats.columns import have_labels
+from albert_tf.tasks.formats.json_values import shown_json
+from albert_tf.tasks.formats.rows import JSON_LINES, PARQUET, Record, read_rows
+from albert_tf.tasks.formats.squad import distinct, read_squad
+
+# Of files with rows; SQuAD's own end in .json.
+QUESTION_ROWS = (JSON_LINES, ".ndjson", PARQUET)
+_ANSWERS = "answers"
+_COLUMNS = ("context", "question", _ANSWERS)
+
+
+def read_questions(path: str, labelled: bool, log: Log) -> list[Question]:
+    """Returns the questions of a file in SQuAD's format, or of rows.
+
+    Rows have the columns `context`, `question`, `answers` and perhaps `id`; the
+    answers, which `labelled` requires, are `{"text": [...], "answer_start":
+    [...]}`, or a list of objects with these keys as in SQuAD, empty for a
+    question without one. Raises UserError as `read_squad` does.
+    """
+    has_rows = plain_name(path).lower().endswith(QUESTION_ROWS)
+    if not has_rows and not files.isdir(path):
+        return read_squad(path)
+    rows = read_rows(path, log)
+    roles = {name: [name] for name in _COLUMNS}
+    answered = have_labels(rows, roles, [_ANSWERS], labelled)
+
+    def question(record: Record) -> Question:
+        number = record.location.rpartition(":")[2]
+        return Question(
+            id=record.text("id") if "id" in record.values else number,
+            question=record.text("question"),
+            context=record.text("context"),
+            answers=_answers(record) if answered else None,
+            location=record.location,
+        )
+
+    return distinct(rows.settled(rows.apply(question)), path)
+
+
+def _answers(record: Record) -> tuple[Answer, ...]:
+    value = record.values[_ANSWERS]
+    try:
+        return tuple(
+            _answer(text, start) for text, start in _texts_and_starts(value)
+        )
+    except (KeyError, TypeError, ValueError):
+        raise RowError(
+            record.location,
+            "expected as many strings as numbers in {'text': [...], "
+            f"'answer_start': [...]}} as {shown(_ANSWERS)}",
+            f", got {shown_json(value)}",
+        ) from None
+
+
+def _texts_and_starts(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return zip(value["text"], value["answer_start"], strict=True)
+    return [(answer["text"], answer["answer_start"]) for answer in value]
+
+
+def _answer(text: Any, start: Any) -> Answer:
+    if not isinstance(text, str):
+        raise TypeError
+    return Answer(text, int(start))

@@ -1,0 +1,97 @@
+"""Questions in columns: JSON lines, Parquet, and errors in them."""
+
+import json
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from albert_tf.config import UserError
+from albert_tf.tasks.catalog import TASKS
+from albert_tf.tasks.examples import Answer, Question
+
+SQUAD = TASKS["SQuAD2.0"]
+
+
+def silent(line):
+    pass
+
+
+def row(id_="a", **changes):
+    return {
+        "id": id_,
+        "title": "Ulm",
+        "context": "Made up in Käse.",
+        "question": "Where?",
+        "answers": {"text": ["Käse", "in Käse"], "answer_start": [11, 8]},
+        **changes,
+    }
+
+
+NONE = {"text": [], "answer_start": []}
+# As `datasets` has them, and as the format of SQuAD.
+FORMS = [row(), row("b", answers=NONE), row("c")]
+
+
+def questions_at(path):
+    answers = (Answer("Käse", 11), Answer("in Käse", 8))
+    return [
+        Question(id_, "Where?", "Made up in Käse.", golds, f"{path}:{number}")
+        for number, (id_, golds) in enumerate(
+            {"a": answers, "b": (), "c": answers}.items(), 1
+        )
+    ]
+
+
+def test_lines_of_json(write, tmp_path):
+    listed = [
+        {"text": "Käse", "answer_start": 11},
+        {"text": "in Käse", "answer_start": 8},
+    ]
+    rows = [*FORMS[:2], row("c", answers=listed)]
+    path = write("dev.jsonl", "\n".join(map(json.dumps, rows)))
+    assert SQUAD.read(str(tmp_path), "dev", silent) == questions_at(path)
+
+
+def test_parquet(tmp_path):
+    path = tmp_path / "validation.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(FORMS), path)
+    assert SQUAD.read(str(tmp_path), "dev", silent) == questions_at(path)
+
+
+def test_without_ids_and_answers(write, tmp_path):
+    rows = [{"context": "Up.", "question": "Where?"}] * 2
+    path = write("test.jsonl", "\n".join(map(json.dumps, rows)))
+    assert SQUAD.read(str(tmp_path), "test", silent) == [
+        Question(number, "Where?", "Up.", None, f"{path}:{number}")
+        for number in ("1", "2")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"answers": "Käse"}, "expected as many strings as numbers in {'text'"),
+        ({"answers": {"text": ["a"]}}, "as 'answers', got "),
+        ({"answers": {"text": ["a"], "answer_start": []}}, "as 'answers', got"),
+        ({"answers": None}, "as 'answers', got null"),
+        ({"answers": {"text": [None], "answer_start": [1]}}, "as 'answers'"),
+        ({"context": ["a"]}, "expected a string as context"),
+    ],
+)
+def test_bad_rows(write, tmp_path, changes, message):
+    write("dev.jsonl", json.dumps(row(**changes)))
+    with pytest.raises(UserError, match=rf"dev\.jsonl:1: .*{message}"):
+        SQUAD.read(str(tmp_path), "dev", silent)
+
+
+def test_ids_are_distinct(write, tmp_path):
+    write("dev.jsonl", "\n".join(map(json.dumps, [row(), row()])))
+    with pytest.raises(UserError, match="dev.jsonl:2: duplicate id; expected"):
+        SQUAD.read(str(tmp_path), "dev", silent)
+
+
+def test_missing_columns(write, tmp_path):
+    write("dev.jsonl", '{"context": "a", "query": "b"}')
+    with pytest.raises(UserError, match="expected the column 'answers', got"):
+        SQUAD.read(str(tmp_path), "dev", silent)

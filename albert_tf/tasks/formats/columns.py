@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from albert_tf.config import require, shown
@@ -23,6 +24,10 @@ from albert_tf.tasks.formats.rows import (
 
 # Columns that are the texts whatever others there are.
 TEXT_COLUMNS = ("text", "text_pair")
+# Names of columns that number the rows.
+_ROW_NUMBER = re.compile(
+    rf"{UNNAMED.pattern}|(.*[_ -])?(id|idx|index|guid|uuid)", re.IGNORECASE
+)
 # Whether an annotator accepted the labels of a row, in Prodigy's exports.
 _ANSWER = "answer"
 _ACCEPTED, _OTHERS = "accept", {"reject", "ignore"}
@@ -84,8 +89,9 @@ def infer_columns(
     """Returns the columns of a file: one or two of texts, and that of labels.
 
     The texts are `text` and perhaps `text_pair`; in a file without `text` they
-    are all columns but those without a name, an index. Columns are those that
-    most rows have, and lines of JSON that differ in what is read are bad rows.
+    are all columns but numbers of rows: those called `id`, `idx` and the like,
+    and an index without a name. Columns are those that most rows have, and
+    lines of JSON that differ in what is read are bad rows.
     Logs a line on the columns that are ignored, and on a pair. Raises UserError
     for other columns than these.
     """
@@ -98,12 +104,14 @@ def infer_columns(
         ((most, _),) = counts.most_common(1)
         return [name for name in columns if name in most]
 
-    readable = {*columns}
-    names = most_have(readable)
+    names = most_have({*columns})
+    readable = {
+        n for n in columns if n == label or not _ROW_NUMBER.fullmatch(n)
+    }
     if TEXT_COLUMNS[0] in names:
         readable = {*TEXT_COLUMNS, label}
     expected = most_have(readable)
-    texts = [n for n in expected if n != label and not UNNAMED.fullmatch(n)]
+    texts = [n for n in expected if n != label]
     require(
         (label in expected or not labelled) and len(texts) in (1, 2),
         f"{rows.head}: expected one or two columns of texts and "

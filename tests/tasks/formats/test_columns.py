@@ -104,9 +104,11 @@ def test_json_is_checked_where_it_is_read(lines):
     assert_error(read_texts, path, message, columns="a text label")
 
 
-@pytest.mark.parametrize("name", ["", " ", "Unnamed: 0"])
-def test_the_index_of_a_data_frame_is_no_text(write, name):
-    path = write("t.csv", f"{name},text,label\n0,a,x\n1,b,y\n")
+@pytest.mark.parametrize(
+    "name", ["", " ", "Unnamed: 0", "idx", "ID", "index", "tweet_id"]
+)
+def test_the_number_of_a_row_is_no_text(write, name):
+    path = write("t.csv", f"{name},sentence,label\n0,a,x\n1,b,y\n")
     assert read_own(path) == [Example(("a",), "x"), Example(("b",), "y")]
     logged = []
     columns_of(path, logged.append)

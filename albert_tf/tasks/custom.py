@@ -15,6 +15,7 @@ from albert_tf.io import files
 from albert_tf.io.compression import SUFFIXES, plain_name
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log, listed
+from albert_tf.tasks.formats.arrow import FIRST_PART
 from albert_tf.tasks.formats.columns import (
     choice_examples,
     infer_columns,
@@ -139,7 +140,8 @@ def split_paths(
 ) -> list[str]:
     """Returns the paths of a split's files, of which one is right.
 
-    Where they are tables, a directory may be in place of a file.
+    Where they are tables, a directory may be in place of a file, and the first
+    of several parts stands for all.
     """
     stored = set(_names(data_dir))
     names = _SPLIT_NAMES.get(split, (split,))
@@ -151,6 +153,11 @@ def split_paths(
     folders = []
     if PARQUET in extensions:
         folders = [os.path.join(data_dir, n) for n in names if n in stored]
+        found += [
+            os.path.join(data_dir, name)
+            for name in sorted(stored)
+            if (part := FIRST_PART.fullmatch(name)) and part[1] in names
+        ]
     return [
         *filter(files.isfile, found),
         *filter(has_columns, folders),
@@ -374,7 +381,9 @@ def held_out(reader: Any, kind: Kind, split: Split) -> HeldOut:
 def _training_file(path: str, extensions: Sequence[str]) -> str:
     """Returns the training file beside that of another split, or ""."""
     directory, name = os.path.split(path)
-    if name.partition(".")[0] not in itertools.chain(*_SPLIT_NAMES.values()):
+    part = FIRST_PART.fullmatch(name)
+    split = part[1] if part else name.partition(".")[0]
+    if split not in itertools.chain(*_SPLIT_NAMES.values()):
         return ""
     found = split_paths(directory, "train", extensions)
     return found[0] if found else ""

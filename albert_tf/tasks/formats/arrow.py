@@ -4,8 +4,10 @@ Main entries: `read_parquet` and `read_saved`. They need pyarrow, which is
 imported when there is such a file.
 """
 
+import itertools
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +21,8 @@ _INFO = "dataset_info.json"
 # Key of what `datasets` writes into the schema of a file.
 _METADATA = b"huggingface"
 _BATCH_ROWS = 1024
+# The first of the parts of a table, as the hub's data sets are divided.
+FIRST_PART = re.compile(r"(.+)-00000-of-([0-9]{5})\.parquet")
 
 
 class ArrowRow(NamedTuple):
@@ -58,7 +62,31 @@ def load_pyarrow() -> Any:
 
 
 def read_parquet(path: str) -> ArrowTable:
-    """Returns the table in a Parquet file; raises UserError for a bad one."""
+    """Returns the table in a Parquet file, or in it and the parts after it.
+
+    `NAME-00000-of-00003.parquet` stands for all three. Raises UserError for a
+    file that is bad or missing.
+    """
+    paths = [path]
+    if part := FIRST_PART.fullmatch(path):
+        name, count = part.groups()
+        paths = [
+            f"{name}-{n:05d}-of-{count}.parquet" for n in range(int(count))
+        ]
+    tables = [_read_part(path) for path in paths]
+    for part_path, table in zip(paths, tables, strict=True):
+        require(
+            table.schema.names == tables[0].schema.names,
+            f"{part_path} has other columns than {path}.",
+        )
+    return ArrowTable(
+        tables[0].schema,
+        lambda: itertools.chain.from_iterable(t.rows() for t in tables),
+        sum(table.num_rows for table in tables),
+    )
+
+
+def _read_part(path: str) -> ArrowTable:
     arrow = load_pyarrow()
     from pyarrow import parquet
 

@@ -181,3 +181,35 @@ def test_tags_of_words_have_the_names_of_their_classes(tmp_path):
         WordsExample(("Bo", "ran"), ("B-PER", "O")),
         WordsExample(("So",), ("O",)),
     ]
+
+
+def write_parts(directory, name, *parts):
+    count = len(parts)
+    for number, columns in enumerate(parts):
+        path = directory / f"{name}-{number:05d}-of-{count:05d}.parquet"
+        parquet.write_table(pyarrow.table(columns), path)
+
+
+def test_parts_are_read_as_one_table(tmp_path):
+    first = {"idx": [0, 1], "sentence": ["a", "b"], "label": [0, 1]}
+    second = {"idx": [2], "sentence": ["c"], "label": [1]}
+    write_parts(tmp_path, "train", first, second)
+    write_parts(tmp_path, "validation", {"sentence": ["d"], "label": [1]})
+    found = CLASSIFICATION.read(str(tmp_path), "train", silent)
+    assert found == [
+        Example(("a",), "0"),
+        Example(("b",), "1"),
+        Example(("c",), "1"),
+    ]
+    assert found[2].location == f"{tmp_path}/train-00001-of-00002.parquet:1"
+    dev = CLASSIFICATION.read(str(tmp_path), "dev", silent)
+    assert dev == [Example(("d",), "1")]
+
+
+def test_parts_that_do_not_fit(tmp_path):
+    write_parts(tmp_path, "train", {"text": ["a"], "label": [0]}, {"x": [1]})
+    with pytest.raises(UserError, match=r"00001-of-00002\S+ has other columns"):
+        CLASSIFICATION.read(str(tmp_path), "train", silent)
+    (tmp_path / "train-00001-of-00002.parquet").unlink()
+    with pytest.raises(UserError, match="00001-of-00002.parquet: No such file"):
+        CLASSIFICATION.read(str(tmp_path), "train", silent)

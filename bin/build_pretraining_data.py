@@ -25,7 +25,7 @@ def define_flags() -> None:
         [],
         "Text: files, directories or globs, comma-separated (a name with a "
         "comma in double quotes). .txt, .md, JSON lines with a text field "
-        "(.jsonl, .json, .ndjson), each also .gz.",
+        "(.jsonl, .json, .ndjson), each also .gz; .parquet with such a column.",
     )
     flags.DEFINE_list(
         "eval_input",

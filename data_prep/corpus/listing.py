@@ -18,6 +18,8 @@ FORM_OF_SUFFIX = {
     ".jsonl": "json_lines",
     ".json": "json_lines",
     ".ndjson": "json_lines",
+    # Its rows are read as such lines.
+    ".parquet": "json_lines",
 }
 EXPECTED_INPUT = (
     "a file, a directory with "

@@ -12,6 +12,7 @@ from typing import BinaryIO, TextIO
 from albert_tf.config import UserError
 from albert_tf.io.compression import DamagedFile, buffered, unpacked
 from albert_tf.io.encoding import HEAD_BYTES, refuse_other_than_text
+from data_prep.corpus.parquet_lines import PARQUET_SUFFIX, parquet_reader
 
 _BUFFER_BYTES = 1 << 17
 
@@ -30,18 +31,23 @@ def open_text(
     A byte order mark is left out. A byte that is not UTF-8 is a lone
     surrogate, see PEP 383. A compressed file is unpacked, whatever it is
     called; where it is cut or damaged `on_damage` is called, and the text ends.
+    That of a Parquet file is lines of JSON.
 
     Raises:
         UserError: for a file that cannot be opened or read, that is UTF-16 or
-            UTF-32, or that is not compressed although it is called so.
+            UTF-32, or that is not compressed or Parquet although it is called
+            so.
     """
     try:
         with open_file(path, "rb") as file:
-            stored = buffered(file.read)
-            binary = unpacked(path, stored)
-            if binary is not stored:
-                binary = buffered(_until_damage(binary.read1, on_damage))
-            refuse_other_than_text(path, binary.peek(HEAD_BYTES))
+            if path.lower().endswith(PARQUET_SUFFIX):
+                binary = buffered(parquet_reader(path))
+            else:
+                stored = buffered(file.read)
+                binary = unpacked(path, stored)
+                if binary is not stored:
+                    binary = buffered(_until_damage(binary.read1, on_damage))
+                refuse_other_than_text(path, binary.peek(HEAD_BYTES))
             yield io.TextIOWrapper(
                 binary, encoding="utf-8-sig", errors="surrogateescape"
             )

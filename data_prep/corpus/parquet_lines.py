@@ -1,0 +1,53 @@
+"""The texts of a Parquet file, as lines of JSON."""
+
+import json
+from collections.abc import Callable, Iterator
+
+from albert_tf.config import UserError, require
+from albert_tf.io import files
+from albert_tf.tasks.examples import listed
+from albert_tf.tasks.formats.arrow import load_pyarrow
+
+PARQUET_SUFFIX = ".parquet"
+_COLUMN = "text"
+_BATCH_ROWS = 256
+
+
+def parquet_reader(path: str) -> Callable[[int], memoryview]:
+    """Returns a function that reads the next bytes, at most so many.
+
+    They are those of a line of JSON for each row, an object with its `text`.
+    Raises UserError, here or when it is read, for a file that is no Parquet or
+    is damaged, and without such a column.
+    """
+    arrow = load_pyarrow()
+    from pyarrow import parquet
+
+    try:
+        table = parquet.ParquetFile(files.open(path))
+    except arrow.ArrowException as error:
+        raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
+    names = table.schema_arrow.names
+    require(
+        _COLUMN in names,
+        f"{path}: expected a column {_COLUMN!r}, got {listed(names, 12)}.",
+    )
+
+    def lines() -> Iterator[bytes]:
+        try:
+            for batch in table.iter_batches(_BATCH_ROWS, columns=[_COLUMN]):
+                for row in batch.to_pylist():
+                    yield json.dumps(row, default=str).encode() + b"\n"
+        except arrow.ArrowException as error:
+            raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
+
+    following = lines()
+    rest = memoryview(b"")
+
+    def read(size: int) -> memoryview:
+        nonlocal rest
+        rest = rest or memoryview(next(following, b""))
+        found, rest = rest[:size], rest[size:]
+        return found
+
+    return read

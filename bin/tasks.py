@@ -50,9 +50,9 @@ def define_flags(
         "roles text (once or twice) and label, labels or number (label several "
         "times for columns of 0 and 1 named like the labels that a text may "
         "have); context, question (or none), choice (for each) and label; word "
-        "and tag, whose names are numbers from 0, or from -1 backwards. The "
-        "list is a line of CSV: a name with a comma is quoted together with "
-        "its role, as in "
+        "and tag, whose names are numbers from 0, or from -1 backwards; words "
+        "and tags, with lists. The list is a line of CSV: a name with a comma "
+        "is quoted together with its role, as in "
         f"{columns_flag(['text=a, b', 'label=c'])}.",
     )
     define_quoting_flag()

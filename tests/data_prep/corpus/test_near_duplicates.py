@@ -1,10 +1,10 @@
 import os
 import random
-import tracemalloc
 from collections import Counter
 
 import numpy as np
 import pytest
+from traced_memory import peak_memory
 
 from data_prep.corpus import near_duplicates as near
 from data_prep.corpus.near_duplicates import (
@@ -200,10 +200,6 @@ def test_memory_beside_the_signatures_is_bounded():
     """At most 12 bytes per document and band, and one block."""
     rng = np.random.default_rng(0)
     found = rng.integers(0, 2**32, (4_100, 128), np.uint32)
-    tracemalloc.start()
-    try:
-        assert list(near_duplicates(found, 0.8)) == []
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak = peak_memory(lambda: list(near_duplicates(found, 0.8)))
+    assert list(near_duplicates(found, 0.8)) == []
     assert peak < 12 * 21 * len(found) + 2e5

@@ -3,13 +3,13 @@ import hashlib
 import io
 import json
 import pickle
-import tracemalloc
 from pathlib import Path
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 from reading_helpers import faults, json_lines, paragraphs, read, write
+from traced_memory import peak_memory
 
 from albert_tf.config import UserError
 from data_prep.corpus import reading
@@ -391,13 +391,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch, name, line, most):
     path = write(tmp_path / name, text)
     del text
     (file,) = corpus_files([path], ["a"], "file")
-    tracemalloc.start()
-    try:
-        survey_file(file)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < most * 1e6
+    assert peak_memory(lambda: survey_file(file)) < most * 1e6
 
 
 # ------------------------------------------------------------------- survey

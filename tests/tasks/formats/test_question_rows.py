@@ -13,10 +13,6 @@ from albert_tf.tasks.examples import Answer, Question
 SQUAD = TASKS["SQuAD2.0"]
 
 
-def silent(line):
-    pass
-
-
 def row(id_="a", **changes):
     return {
         "id": id_,
@@ -50,19 +46,19 @@ def test_lines_of_json(write, tmp_path):
     ]
     rows = [*FORMS[:2], row("c", answers=listed)]
     path = write("dev.jsonl", "\n".join(map(json.dumps, rows)))
-    assert SQUAD.read(str(tmp_path), "dev", silent) == questions_at(path)
+    assert SQUAD.read(str(tmp_path), "dev", str) == questions_at(path)
 
 
 def test_parquet(tmp_path):
     path = tmp_path / "validation.parquet"
     parquet.write_table(pyarrow.Table.from_pylist(FORMS), path)
-    assert SQUAD.read(str(tmp_path), "dev", silent) == questions_at(path)
+    assert SQUAD.read(str(tmp_path), "dev", str) == questions_at(path)
 
 
 def test_without_ids_and_answers(write, tmp_path):
     rows = [{"context": "Up.", "question": "Where?"}] * 2
     path = write("test.jsonl", "\n".join(map(json.dumps, rows)))
-    assert SQUAD.read(str(tmp_path), "test", silent) == [
+    assert SQUAD.read(str(tmp_path), "test", str) == [
         Question(number, "Where?", "Up.", None, f"{path}:{number}")
         for number in ("1", "2")
     ]
@@ -82,16 +78,16 @@ def test_without_ids_and_answers(write, tmp_path):
 def test_bad_rows(write, tmp_path, changes, message):
     write("dev.jsonl", json.dumps(row(**changes)))
     with pytest.raises(UserError, match=rf"dev\.jsonl:1: .*{message}"):
-        SQUAD.read(str(tmp_path), "dev", silent)
+        SQUAD.read(str(tmp_path), "dev", str)
 
 
 def test_ids_are_distinct(write, tmp_path):
     write("dev.jsonl", "\n".join(map(json.dumps, [row(), row()])))
     with pytest.raises(UserError, match="dev.jsonl:2: duplicate id; expected"):
-        SQUAD.read(str(tmp_path), "dev", silent)
+        SQUAD.read(str(tmp_path), "dev", str)
 
 
 def test_missing_columns(write, tmp_path):
     write("dev.jsonl", '{"context": "a", "query": "b"}')
     with pytest.raises(UserError, match="expected the column 'answers', got"):
-        SQUAD.read(str(tmp_path), "dev", silent)
+        SQUAD.read(str(tmp_path), "dev", str)

@@ -27,6 +27,7 @@ from albert_tf.tasks.bad_rows import BadRows
 from albert_tf.tasks.custom import columns_flag
 from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.columns import infer_columns
+from albert_tf.tasks.formats.json_values import array_elements, starts_array
 from albert_tf.tasks.formats.race import question_with_option
 from albert_tf.tasks.formats.rows import (
     EXTENSIONS,
@@ -40,7 +41,6 @@ from albert_tf.tasks.formats.rows import (
     ending_of,
     json_record,
     open_rows,
-    refuse_array,
 )
 from albert_tf.tasks.formats.tables import DELIMITERS, Row
 
@@ -263,11 +263,7 @@ def _json_inputs(
 
         with contextlib.ExitStack() as stack:
             stored = lines or stack.enter_context(open_plain(path))
-            found = (n for n in decoded(stored, path) if n[1].strip())
-            first = list(itertools.islice(found, 1))
-            for _, text, _ in first:
-                refuse_array(path, text)
-            rows = itertools.chain(first, found)
+            rows = _json_rows(stored, path)
             yield from _inputs(rows, _json_record, form, roles_of)
 
     return Inputs(inputs, table=Table(path, JSON_LINES))
@@ -277,11 +273,32 @@ def json_columns(path: str) -> list[str]:
     """Returns the columns of any line of a file of JSON lines."""
     names: dict[str, None] = {}
     with open_plain(path) as file:
-        for line in decoded(file, path):
-            if line[1].strip():
-                with contextlib.suppress(UserError):
-                    names |= dict.fromkeys(_json_record(line).values)
+        for row in _json_rows(file, path):
+            with contextlib.suppress(UserError):
+                names |= dict.fromkeys(_json_record(row).values)
     return list(names)
+
+
+def _json_rows(
+    lines: Iterable[bytes], path: str
+) -> Iterator[tuple[str, str, UserError | None]]:
+    """Returns the lines that are not blank, or the elements of an array."""
+    found = (line for line in decoded(lines, path) if line[1].strip())
+    first = list(itertools.islice(found, 1))
+    rows = itertools.chain(first, found)
+    if not first or not starts_array(first[0][1]):
+        return rows
+    return ((*element, None) for element in array_elements(_sound(rows)))
+
+
+def _sound(
+    rows: Iterable[tuple[str, str, UserError | None]],
+) -> Iterator[tuple[str, str]]:
+    """Yields the location and text of lines; raises what is wrong with one."""
+    for location, text, error in rows:
+        if error:
+            raise error
+        yield location, text
 
 
 def _json_record(line: tuple[str, str, UserError | None]) -> Record:

@@ -4,12 +4,7 @@ import dataclasses
 import os
 
 from albert_tf.tasks.base import Task, recipe
-from albert_tf.tasks.custom import (
-    CLASSIFICATION,
-    ENTITIES,
-    MULTI_LABEL,
-    SplitFiles,
-)
+from albert_tf.tasks.custom import CLASSIFICATION, ENTITIES, MULTI_LABEL
 from albert_tf.tasks.examples import ChoiceExample, Log
 from albert_tf.tasks.formats.question_rows import QUESTION_ROWS, read_questions
 from albert_tf.tasks.formats.race import LEVELS, read_race
@@ -18,6 +13,7 @@ from albert_tf.tasks.kinds.base import Kind
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.metrics import scalar
+from albert_tf.tasks.split_files import SplitFiles
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,17 +5,13 @@ import dataclasses
 import functools
 import io
 import itertools
-import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, require
-from albert_tf.io import files
-from albert_tf.io.compression import SUFFIXES, plain_name
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.examples import Log, listed
-from albert_tf.tasks.formats.arrow import FIRST_PART
+from albert_tf.tasks.examples import Log
 from albert_tf.tasks.formats.columns import (
     choice_examples,
     infer_columns,
@@ -36,12 +32,9 @@ from albert_tf.tasks.formats.rows import (
     JSON_EXTENSIONS,
     LABEL_COLUMN,
     LABELS_COLUMN,
-    PARQUET,
     Reading,
     Roles,
     Rows,
-    ending_of,
-    has_columns,
     read_rows,
 )
 from albert_tf.tasks.formats.word_lists import word_list_examples
@@ -55,119 +48,10 @@ from albert_tf.tasks.kinds.token_classification import (
     TokenClassification,
 )
 from albert_tf.tasks.metrics import scalar
+from albert_tf.tasks.split_files import SplitFiles, training_file
 from albert_tf.tasks.splits import HeldOut, Split
 
 _CONLL_EXTENSIONS = (".conll", ".txt", ".tsv")
-
-
-# Names of the files of a split; the first is the one in messages.
-_SPLIT_NAMES = {
-    "train": ("train",),
-    "dev": ("dev", "validation", "valid", "val"),
-    "test": ("test",),
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class SplitFiles:
-    """Files train, dev and test of a directory; test need not have labels.
-
-    A file may be compressed, and a directory in its place a data set that was
-    saved, or hold a folder for each class (`open_rows`). Without these the
-    whole directory, its only file or the file that `data_dir` names are the
-    training examples, and the test ones.
-
-    `read_file` takes a path, whether labels are required, and log. `advice`
-    ends the message on files that are missing.
-    """
-
-    read_file: Callable[[str, bool, Log], Sequence[Any]]
-    extensions: tuple[str, ...] = EXTENSIONS
-    splits: tuple[str, ...] = ("train", "dev", "test")
-    advice: str = ""
-
-    def read(self, data_dir: str, split: str, log: Log) -> Sequence[Any]:
-        """Returns the examples of the one file of a split."""
-        path = self.path(data_dir, split)
-        return self.read_file(path, split != "test", log)
-
-    def path(self, data_dir: str, split: str) -> str:
-        """Returns the path of the one file, or directory, of a split."""
-        found = split_paths(data_dir, split, self.extensions)
-        if not found and split != "dev":
-            found = self._whole(data_dir)
-        names = [split + extension for extension in self.extensions]
-        if self.extensions == EXTENSIONS:
-            names.append("folder of .txt files for each class")
-        stored = listed(_names(data_dir), 12)
-        require(
-            bool(found),
-            f"{data_dir} has no {' or '.join(names)}, which the task needs; it "
-            f"{f'holds {stored}' if stored else 'is empty or missing'}."
-            f"{self.advice}",
-        )
-        require(
-            len(found) == 1,
-            f"{' and '.join(found)} both exist; remove all but one.",
-        )
-        return found[0]
-
-    def has(self, data_dir: str, split: str) -> bool:
-        """Returns whether there are files of a split."""
-        return bool(split_paths(data_dir, split, self.extensions))
-
-    def _whole(self, data_dir: str) -> list[str]:
-        """Returns the paths of what is not divided into splits."""
-        if files.isfile(data_dir):
-            return [data_dir]
-        if any(self.has(data_dir, split) for split in self.splits):
-            return []
-        if PARQUET in self.extensions and has_columns(data_dir):
-            return [data_dir]
-        paths = [os.path.join(data_dir, name) for name in _names(data_dir)]
-        return [
-            path
-            for path in paths
-            if ending_of(path) in self.extensions
-            # Others may lie beside a table.
-            and not plain_name(path).lower().endswith(".json")
-            and files.isfile(path)
-        ]
-
-
-def split_paths(
-    data_dir: str, split: str, extensions: Sequence[str]
-) -> list[str]:
-    """Returns the paths of a split's files, of which one is right.
-
-    Where they are tables, a directory may be in place of a file, and the first
-    of several parts stands for all.
-    """
-    stored = set(_names(data_dir))
-    names = _SPLIT_NAMES.get(split, (split,))
-    endings = [e + packed for e in extensions for packed in ("", *SUFFIXES)]
-    candidates = [name + ending for name in names for ending in endings]
-    found = [
-        os.path.join(data_dir, name) for name in candidates if name in stored
-    ]
-    folders = []
-    if PARQUET in extensions:
-        folders = [os.path.join(data_dir, n) for n in names if n in stored]
-        found += [
-            os.path.join(data_dir, name)
-            for name in sorted(stored)
-            if (part := FIRST_PART.fullmatch(name)) and part[1] in names
-        ]
-    return [
-        *filter(files.isfile, found),
-        *filter(has_columns, folders),
-    ]
-
-
-def _names(directory: str) -> list[str]:
-    """Returns the names in a directory, none if it is missing."""
-    directory = directory or "."
-    return files.listdir(directory) if files.isdir(directory) else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,7 +118,7 @@ def _read_words(
             "columns with lists of words and tags, give --columns=words=...,"
             "tags=...."
         ) from None
-    training = _training_file(path, _CONLL_EXTENSIONS)
+    training = training_file(path, _CONLL_EXTENSIONS)
     if training and not labelled:
         # Numbered as in the training file: where a file lacks the tags, its
         # last column is another one.
@@ -378,17 +262,6 @@ def held_out(reader: Any, kind: Kind, split: Split) -> HeldOut:
     return HeldOut(reader, split, isinstance(kind, Classification))
 
 
-def _training_file(path: str, extensions: Sequence[str]) -> str:
-    """Returns the training file beside that of another split, or ""."""
-    directory, name = os.path.split(path)
-    part = FIRST_PART.fullmatch(name)
-    split = part[1] if part else name.partition(".")[0]
-    if split not in itertools.chain(*_SPLIT_NAMES.values()):
-        return ""
-    found = split_paths(directory, "train", extensions)
-    return found[0] if found else ""
-
-
 def _read_inferred(
     examples_of: Callable[[Rows, Roles, bool], Sequence[Any]],
     label: str,
@@ -403,7 +276,7 @@ def _read_inferred(
     the name of the column of labels.
     """
     rows = read_rows(path, log, reading)
-    training = _training_file(path, EXTENSIONS)
+    training = training_file(path, EXTENSIONS)
     if training in ("", path):
         roles = infer_columns(rows, labelled=labelled, label=label)
     else:

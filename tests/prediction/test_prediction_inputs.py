@@ -192,6 +192,13 @@ def test_parquet_by_another_name_is_no_text():
         of_lines(b"PAR1\x15\x04", SINGLE)
 
 
-def test_a_json_array_is_no_text(tmp_path):
-    with pytest.raises(UserError, match="a.json is a JSON array, expected an"):
-        of_table(tmp_path, "a.json", '[{"text": "a"}]', SINGLE)
+def test_elements_of_a_json_array(tmp_path):
+    content = '[{"text": "a"},\n{"x": 1}, {"text":\n"b"}]'
+    first, bad, last = of_table(tmp_path, "a.json", content, SINGLE)
+    assert (first, last) == (Input(("a",)), Input(("b",)))
+    assert bad.error.startswith("a.json, line 2: expected the column 'text'")
+    path = tmp_path / "a.json"
+    path.write_bytes(b'[{"text": "a"},\n{"text": "\xff"}]')
+    inputs = read_table(str(path), (), "csv", print)
+    with pytest.raises(UserError, match=r"a.json, line 2: byte 10 is not UTF"):
+        list(inputs.read(SINGLE, ()))

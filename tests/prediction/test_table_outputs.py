@@ -195,6 +195,14 @@ def test_json_lines_keep_their_bytes(tmp_path):
     ]
 
 
+def test_elements_of_an_array_become_lines(tmp_path):
+    path = tmp_path / "in.json"
+    path.write_text('[{"id": 1.50,\n "text": "a"}, {"text": "b"}]')
+    first, second = write(path).decode().splitlines()
+    assert first.startswith('{"id": 1.50,  "text": "a", "prediction": ')
+    assert second.startswith('{"text": "b", "prediction": ')
+
+
 def test_types_of_parquet_are_kept(tmp_path):
     table = pyarrow.table(
         {

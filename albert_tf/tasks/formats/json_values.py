@@ -1,7 +1,10 @@
 """JSON data files: a value, or one in each line, checked against a schema."""
 
+import bisect
+import itertools
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from albert_tf.config import UserError
@@ -16,6 +19,9 @@ _TYPES = {
     dict: "an object",
 }
 _SHOWN_CHARACTERS = 60
+# The first line of an array of objects.
+_ARRAY_START = re.compile(r"\s*\[\s*(\{|$)")
+_DECODER = json.JSONDecoder()
 # What the json module raises, and for values nested too deeply.
 _FAULTS = (ValueError, RecursionError)
 
@@ -42,6 +48,54 @@ def read_json_lines(path: str, advice: str) -> Iterator[tuple[str, Any]]:
     for location, text in read_lines(path, advice):
         if text.strip():
             yield location, parse_line(location, text)
+
+
+def starts_array(line: str) -> bool:
+    """Returns whether a line is the first of an array of objects."""
+    return bool(_ARRAY_START.match(line))
+
+
+def array_elements(
+    lines: Iterable[tuple[str, str]],
+) -> Iterator[tuple[str, str]]:
+    """Yields the first line's location and the text of each element.
+
+    `lines` are the locations and texts of an array's. Raises UserError, with
+    the location, for what is not JSON between or after the elements.
+    """
+    locations, texts = zip(*lines, strict=True)
+    text = "\n".join(texts)
+    line_ends = [*itertools.accumulate(len(line) + 1 for line in texts)]
+
+    def fault(position: int, reason: str) -> UserError:
+        return UserError(f"{location(position)}: expected JSON ({reason}).")
+
+    def location(position: int) -> str:
+        return locations[bisect.bisect(line_ends, position)]
+
+    mark, end = ",", text.index("[")
+    while mark == ",":
+        start = _after_blanks(text, end + 1)
+        try:
+            _, end = _DECODER.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            raise fault(error.pos, error.msg) from None
+        except RecursionError as error:
+            raise fault(start, str(error)) from None
+        # Between tokens alone, so that an element is a line of JSON lines.
+        yield location(start), text[start:end].replace("\n", " ")
+        end = _after_blanks(text, end)
+        mark = text[end : end + 1]
+        if mark not in (",", "]"):
+            raise fault(end, "expected a comma or ] after an element")
+    end = _after_blanks(text, end + 1)
+    if end < len(text):
+        raise fault(end, "expected nothing after the array")
+
+
+def _after_blanks(text: str, start: int) -> int:
+    places = range(start, len(text))
+    return next((n for n in places if not text[n].isspace()), len(text))
 
 
 def parse_line(

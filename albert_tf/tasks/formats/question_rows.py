@@ -1,5 +1,6 @@
 """Questions as rows of columns, as the hub's data sets of SQuAD have them."""
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,11 +10,16 @@ from albert_tf.io.compression import plain_name
 from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import Answer, Log, Question
 from albert_tf.tasks.formats.columns import have_labels
-from albert_tf.tasks.formats.json_values import shown_json
+from albert_tf.tasks.formats.json_values import (
+    parse_line,
+    shown_json,
+    starts_array,
+)
 from albert_tf.tasks.formats.rows import JSON_LINES, PARQUET, Record, read_rows
 from albert_tf.tasks.formats.squad import distinct, read_squad
+from albert_tf.tasks.formats.tables import read_lines
 
-# Of files with rows; SQuAD's own end in .json.
+# Of files that have rows; a .json may have them, or be one of SQuAD's own.
 QUESTION_ROWS = (JSON_LINES, ".ndjson", PARQUET)
 _ANSWERS = "answers"
 _COLUMNS = ("context", "question", _ANSWERS)
@@ -27,8 +33,7 @@ def read_questions(path: str, labelled: bool, log: Log) -> list[Question]:
     [...]}`, or a list of objects with these keys as in SQuAD, empty for a
     question without one. Raises UserError as `read_squad` does.
     """
-    has_rows = plain_name(path).lower().endswith(QUESTION_ROWS)
-    if not has_rows and not files.isdir(path):
+    if not _has_rows(path):
         return read_squad(path)
     rows = read_rows(path, log)
     roles = {name: [name] for name in _COLUMNS}
@@ -45,6 +50,23 @@ def read_questions(path: str, labelled: bool, log: Log) -> list[Question]:
         )
 
     return distinct(rows.settled(rows.apply(question)), path)
+
+
+def _has_rows(path: str) -> bool:
+    """Returns whether a file, or directory, has rows of questions.
+
+    In a `.json`, too, as data frames and the hub's library write them.
+    """
+    if plain_name(path).lower().endswith(QUESTION_ROWS) or files.isdir(path):
+        return True
+    lines = read_lines(path, "expected a JSON file.")
+    location, first = next((n for n in lines if n[1].strip()), (path, ""))
+    if starts_array(first):
+        return True
+    with contextlib.suppress(RowError):
+        value = parse_line(location, first)
+        return isinstance(value, dict) and value.keys() >= {*_COLUMNS[:2]}
+    return False
 
 
 def _answers(record: Record) -> tuple[Answer, ...]:

@@ -30,7 +30,12 @@ from albert_tf.tasks.formats.class_folders import (
     other_files,
     read_text_file,
 )
-from albert_tf.tasks.formats.json_values import parse_line, shown_json
+from albert_tf.tasks.formats.json_values import (
+    array_elements,
+    parse_line,
+    shown_json,
+    starts_array,
+)
 from albert_tf.tasks.formats.tables import (
     DELIMITERS,
     SEPARATORS,
@@ -62,8 +67,6 @@ _TRUTH = {"1": True, "1.0": True, "true": True}
 _TRUTH |= {"0": False, "0.0": False, "false": False}
 # The index of a data frame, as pandas writes it and as it reads that again.
 UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
-# The first line of an array of objects.
-_JSON_ARRAY = re.compile(r"\s*\[\s*(\{|$)")
 # A list of strings in a field of a table, in JSON or as Python prints it.
 _LIST = re.compile(r"""\s*\[\s*["'\]]""")
 
@@ -325,8 +328,10 @@ def open_rows(
     first = next(texts, None)
     if first is None:
         return Opened(path, (), json_record)
-    refuse_array(path, first[1])
-    return Opened(first[0], itertools.chain([first], texts), json_record)
+    objects: Iterable[tuple[str, str]] = itertools.chain([first], texts)
+    if starts_array(first[1]):
+        objects = array_elements(objects)
+    return Opened(first[0], objects, json_record)
 
 
 def _opened_arrow(path: str, table: ArrowTable) -> Opened:
@@ -393,17 +398,6 @@ def _table_records(
         return Record(dict(zip(names, row.fields, strict=True)), row.location)
 
     return names, record_of
-
-
-def refuse_array(path: str, line: str) -> None:
-    """Raises UserError if the first line of a file is that of a JSON array."""
-    require(
-        not _JSON_ARRAY.match(line),
-        f"{path} is a JSON array, expected an object in each line; convert the "
-        'file, for example with python -c "import json, sys; '
-        '[print(json.dumps(row)) for row in json.load(sys.stdin)]" '
-        f"< {path} > new.jsonl.",
-    )
 
 
 def json_record(line: tuple[str, str]) -> Record:

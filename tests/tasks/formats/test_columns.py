@@ -70,6 +70,19 @@ def test_rows_of_json_lines(write):
     assert (second.texts("b"), second.texts("a")) == ("-7", ("x", "y"))
 
 
+def test_rows_of_a_json_array(write):
+    path = write("t.json", '\n[{"a": "x",\n"b": 1.50}, {"a": "y"},\n{}]\n')
+    found = quiet(path).records
+    assert [record.location for record in found] == [
+        f"{path}:{number}" for number in (2, 3, 4)
+    ]
+    assert [record.values for record in found] == [
+        {"a": "x", "b": "1.50"},
+        {"a": "y"},
+        {},
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -81,12 +94,7 @@ def test_rows_of_json_lines(write):
         ("t.tsv", "a\tb\n".encode("utf-16"), "t.tsv is UTF-16, expected UTF-8"),
         ("t.jsonl", "\n", "has no examples"),
         ("t.jsonl", "[1]", r':1: expected an object, got \["1"\]'),
-        (
-            "t.json",
-            '[\n{"a": 1}\n]',
-            "t.json is a JSON array, expected .* line",
-        ),
-        ("t.ndjson", '[{"a": 1}]', "t.ndjson is a JSON array"),
+        ("t.json", '[\n2]', ":2: expected an object, got"),
         ("t.csv", b"PK\x03\x04\x14\0", "t.csv is an Excel workbook or another"),
     ],
 )

@@ -1,5 +1,6 @@
 """Questions in columns: JSON lines, Parquet, and errors in them."""
 
+import dataclasses
 import json
 
 import pyarrow
@@ -47,6 +48,22 @@ def test_lines_of_json(write, tmp_path):
     rows = [*FORMS[:2], row("c", answers=listed)]
     path = write("dev.jsonl", "\n".join(map(json.dumps, rows)))
     assert SQUAD.read(str(tmp_path), "dev", str) == questions_at(path)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_array(write, tmp_path, indent):
+    path = write("dev.json", json.dumps(FORMS, indent=indent))
+    found = SQUAD.read(str(tmp_path), "dev", str)
+    assert [dataclasses.replace(q, location="") for q in found] == [
+        dataclasses.replace(q, location="") for q in questions_at(path)
+    ]
+
+
+def test_lines_in_a_file_with_the_name_of_squads_own(write, tmp_path):
+    path = write("dev.json", "\n" + "\n".join(map(json.dumps, FORMS[:1])))
+    (found,) = SQUAD.read(str(tmp_path), "dev", str)
+    (expected, *_) = questions_at(path)
+    assert found == dataclasses.replace(expected, location=f"{path}:2")
 
 
 def test_parquet(tmp_path):

@@ -1,0 +1,26 @@
+"""Which file of a directory has which split."""
+
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.tasks.split_files import SplitFiles
+
+
+def test_the_file_of_a_split(write, tmp_path):
+    def path_in(directory, **options):
+        reader = SplitFiles(lambda path, labelled, log: path, **options)
+        return reader.read(directory, "dev", print)
+
+    directory, bucket = str(tmp_path), f"file://{tmp_path}"
+    write("dev.xlsx", "")
+    missing = "no dev.tsv or dev.csv or dev.js.* task needs; it holds dev.xlsx"
+    with pytest.raises(UserError, match=missing):
+        path_in(directory)
+    path = write("dev.jsonl", "{}")
+    assert path_in(directory) == path
+    assert path_in(bucket) == f"{bucket}/dev.jsonl"
+    write("dev.tsv", "")
+    assert path_in(directory, extensions=(".tsv",)).endswith("dev.tsv")
+    both = r"dev\.tsv and \S*dev\.jsonl both exist"
+    with pytest.raises(UserError, match=both):
+        path_in(directory)

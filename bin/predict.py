@@ -19,12 +19,19 @@ from absl import flags
 from albert_tf.cluster.stops import BAD_DATA, RunStopped
 from albert_tf.config import UserError, require
 from albert_tf.io import files
-from albert_tf.io.compression import buffered, open_plain, packing, unpacked
+from albert_tf.io.compression import (
+    buffered,
+    open_plain,
+    packing,
+    plain_name,
+    unpacked,
+)
 from albert_tf.prediction.forms import Input
 from albert_tf.prediction.inputs import (
     INPUT_FORMATS,
     Inputs,
     read_lines,
+    read_sentences,
     read_table,
     table_ending,
 )
@@ -45,6 +52,8 @@ if TYPE_CHECKING:
     from albert_tf.prediction.predictor import BasePredictor
 
 FLAGS = flags.FLAGS
+# Of a file with a word in each line.
+_CONLL = "conll"
 
 
 def define_flags() -> None:
@@ -78,19 +87,20 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "input_format",
         "auto",
-        ["auto", "text", *INPUT_FORMATS],
+        ["auto", "text", *INPUT_FORMATS, _CONLL],
         "Form of --input. auto: by the end of its name; text: a text in each "
-        "line.",
+        "line; conll, for tag: a word in each line, with other columns, and an "
+        "empty line after each sentence.",
     )
     flags.DEFINE_list(
         "columns",
         [],
         "Columns of a table or JSON lines, as role=name with the roles of "
         "bin.finetune: text (once or twice); question and context; context, "
-        "question (or none) and choice (for each). A label or number is not "
-        "read. Default: the columns of fine-tuning, in the model's task.json; "
-        "or those with these names, text_pair for a second text; or else those "
-        "beside label.",
+        "question (or none) and choice (for each); words, a list of them, for "
+        "tag. A label, number or tags are not read. Default: the columns of "
+        "fine-tuning, in the model's task.json; or those with these names, "
+        "text_pair for a second text; or else those beside label.",
     )
     tasks.define_quoting_flag()
     flags.DEFINE_bool(
@@ -142,6 +152,9 @@ def _inputs() -> Iterator[Inputs]:
         "--columns and --quoting are for an --input that is a table (.tsv, "
         ".csv, .jsonl, .parquet), or that --input_format says is one.",
     )
+    if _has_words():
+        yield read_sentences(FLAGS.input)
+        return
     if FLAGS.text:
         # The shell passes any bytes.
         lines = map(os.fsencode, FLAGS.text)
@@ -168,6 +181,20 @@ def _inputs() -> Iterator[Inputs]:
             yield read_lines(file, FLAGS.input, may_have_header=may_have_header)
         else:
             yield read(lines=file)
+
+
+def _has_words() -> bool:
+    """Returns whether the input is a file of words, as CoNLL's are."""
+    require(
+        FLAGS.input_format != _CONLL
+        or (FLAGS.mode == "tag" and FLAGS.input not in (None, "-")),
+        "--input_format=conll is for --mode=tag and a file as --input.",
+    )
+    if FLAGS.mode != "tag" or not FLAGS.input:
+        return False
+    if FLAGS.input_format != "auto":
+        return FLAGS.input_format == _CONLL
+    return plain_name(FLAGS.input).lower().endswith(f".{_CONLL}")
 
 
 def _table_ending() -> str | None:

@@ -52,6 +52,15 @@ class Form:
 
 
 SINGLE = Form(("text",), range(1, 2), 0, "one text")
+# Words that are divided already are a text as well.
+WORDS = Form(
+    ("text",),
+    range(1, 2),
+    0,
+    "a text or a list of words",
+    ("text", "words"),
+    ("text", "words"),
+)
 PAIR = Form(
     ("text", "text_pair"),
     range(2, 3),

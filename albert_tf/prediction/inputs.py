@@ -1,7 +1,7 @@
 """Inputs of predictions: lines of text, tables and JSON lines.
 
-Main entries: `read_lines` and `read_table`, which return `Inputs`. What is
-wrong with one is its `error`, and the others are read.
+Main entries: `read_lines`, `read_table` and `read_sentences`, which return
+`Inputs`. What is wrong with one is its `error`, and the others are read.
 """
 
 import codecs
@@ -23,11 +23,16 @@ from albert_tf.prediction.forms import (
     Form,
     Input,
 )
-from albert_tf.tasks.bad_rows import BadRows
+from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.custom import columns_flag
 from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.columns import infer_columns
-from albert_tf.tasks.formats.json_values import array_elements, starts_array
+from albert_tf.tasks.formats.conll import read_conll
+from albert_tf.tasks.formats.json_values import (
+    array_elements,
+    shown_json,
+    starts_array,
+)
 from albert_tf.tasks.formats.race import question_with_option
 from albert_tf.tasks.formats.rows import (
     EXTENSIONS,
@@ -43,9 +48,10 @@ from albert_tf.tasks.formats.rows import (
     open_rows,
 )
 from albert_tf.tasks.formats.tables import DELIMITERS, Row
+from albert_tf.tasks.formats.word_lists import words_of
 
 # Roles of columns that predictions do not read.
-_UNREAD = ("label", "labels", "number")
+_UNREAD = ("label", "labels", "number", "tags")
 
 
 # Names of columns by which the header of a table is recognised.
@@ -184,6 +190,26 @@ def _refuse_header(line: str, source: str, columns: Sequence[str]) -> None:
         "give --input_format, to read its columns; --input_format=text reads "
         "the line as a text.",
     )
+
+
+def read_sentences(path: str) -> Inputs:
+    """Returns the sentences of a file in CoNLL's format, without its tags.
+
+    Words are in the column of the model's task, by default the first.
+    """
+
+    def inputs(form: Form, of_model: Sequence[str] = ()) -> Iterator[Input]:
+        roles = dict(column.split("=", 1) for column in of_model)
+        word = int(roles.get("word", 0))
+        for found in read_conll(path, word, tagged=False):
+            try:
+                text = _joined(found.words, found.location)
+            except UserError as error:
+                yield Input((" ".join(found.words),), error)
+            else:
+                yield form.checked((text,), found.location)
+
+    return Inputs(inputs)
 
 
 def read_table(
@@ -384,7 +410,7 @@ def _roles(columns: Sequence[str], form: Form) -> Roles:
 def _inferred(first: Record, form: Form, path: str, log: Log) -> Roles:
     """Returns the columns of the texts, by the first row."""
     names = first.values
-    if form.roles != ("text",):
+    if "text" not in form.roles:
         return {
             role: [name]
             for role, name in zip(
@@ -423,6 +449,9 @@ def _check_columns(row: Record, roles: Roles) -> None:
 
 def _texts_of(row: Record, roles: Roles) -> list[str]:
     """Returns the texts of a row, for choices the context first."""
+    if "words" in roles:
+        (name,) = roles["words"]
+        return [_joined(words_of(row, name), row.location)]
     if "choice" not in roles:
         return [row.text(name) for name in itertools.chain(*roles.values())]
     choices: list[str] = []
@@ -434,3 +463,15 @@ def _texts_of(row: Record, roles: Roles) -> list[str]:
     for question in questions:
         choices = [question_with_option(question, c) for c in choices]
     return [context, *choices]
+
+
+def _joined(words: Sequence[str], location: str) -> str:
+    """Returns words as a text that is divided into them again."""
+    for word in words:
+        if len(word.split()) != 1:
+            raise RowError(
+                location,
+                "expected words without white space in them",
+                f", got {shown_json(word)}",
+            )
+    return " ".join(words)

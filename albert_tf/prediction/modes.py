@@ -11,6 +11,7 @@ from albert_tf.prediction.forms import (
     QUESTION,
     SINGLE,
     SINGLE_OR_PAIR,
+    WORDS,
     Form,
 )
 from albert_tf.tasks.kinds.base import Kind
@@ -201,7 +202,7 @@ MODES = {
         added={"prediction": "string", "probability": "double"},
     ),
     "tag": Mode(
-        SINGLE,
+        WORDS,
         kinds=(TokenClassification(),),
         added={
             "words": "strings",

@@ -179,6 +179,21 @@ def test_words_are_those_of_the_models_task(model_dir, predict, tmp_path):
     assert json.loads(line)["words"] == ["Mia", ",", "Bo", "."]
 
 
+def test_words_of_files_are_tagged_as_they_are(model_dir, predict):
+    directory = model_dir("token_classification")
+    sentences = ["Mia X", ", O", "Bo. X", "", "Ulm X"]
+    for name, flags in (
+        ("in.conll", []),
+        ("in.txt", ["--input_format=conll"]),
+    ):
+        _, lines = predict("tag", directory, sentences, *flags, name=name)
+        found = [json.loads(line) for line in lines]
+        assert [row["words"] for row in found] == [["Mia", ",", "Bo."], ["Ulm"]]
+        assert [len(row["prediction"]) for row in found] == [3, 1]
+    done, _ = predict("embed", directory, ["a"], "--input_format=conll")
+    assert "--input_format=conll is for --mode=tag and a file" in done.error
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
 def test_a_table_of_a_table(model_dir, predict, tmp_path, name):
     directory = model_dir("classification", False)

@@ -9,9 +9,14 @@ from albert_tf.prediction.forms import (
     QUESTION,
     SINGLE,
     SINGLE_OR_PAIR,
+    WORDS,
     Input,
 )
-from albert_tf.prediction.inputs import read_lines, read_table
+from albert_tf.prediction.inputs import (
+    read_lines,
+    read_sentences,
+    read_table,
+)
 
 
 def of_lines(content, form, may_have_header=True):
@@ -202,3 +207,44 @@ def test_elements_of_a_json_array(tmp_path):
     inputs = read_table(str(path), (), "csv", print)
     with pytest.raises(UserError, match=r"a.json, line 2: byte 10 is not UTF"):
         list(inputs.read(SINGLE, ()))
+
+
+@pytest.mark.parametrize("columns", [[], ["words=tokens"]])
+def test_lists_of_words(tmp_path, columns):
+    """By the columns of the model's task, or those that are given."""
+    lines = ['{"tokens": ["Mia", "Bo", "."], "tags": [1, 2, 0]}']
+    lines += ['{"tokens": "Mia"}', '{"tokens": ["New York"]}', '{"tokens": []}']
+    found = of_table(
+        tmp_path,
+        "a.jsonl",
+        "\n".join(lines),
+        WORDS,
+        *columns,
+        of_model=["words=tokens", "tags=tags"],
+    )
+    assert found[0] == Input(("Mia Bo .",))
+    assert [item.error for item in found[1:]] == [
+        "a.jsonl, line 2: expected a list of strings or numbers as 'tokens', "
+        'got "Mia".',
+        "a.jsonl, line 3: expected words without white space in them, got "
+        '"New York".',
+        "a.jsonl, line 4: the text is empty.",
+    ]
+
+
+def test_texts_beside_lists_of_words(tmp_path):
+    columns = ["words=tokens", "tags=tags"]
+    assert of_table(
+        tmp_path, "a.jsonl", '{"text": "Mia Bo."}', WORDS, of_model=columns
+    ) == [Input(("Mia Bo.",))]
+
+
+def test_sentences_of_a_file_of_words(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("-DOCSTART- O\n\n1 Mia B\n2 Bo I\n\n3 a\u00a0b O\n")
+    inputs = read_sentences(str(path))
+    first, bad = inputs.read(WORDS, ["word=1", "tag=-1"])
+    assert first == Input(("Mia Bo",))
+    message = f"{path}:6: expected words without white space in them, got "
+    assert str(bad.error) == rf'{message}"a\u00a0b".'
+    assert next(inputs.read(WORDS, ())) == Input(("1 2",))

@@ -21,12 +21,12 @@ def word_list_examples(
     tagged = have_labels(rows, roles, [tags], labelled)
 
     def example(record: Record) -> WordsExample:
-        found = _list(record, words)
+        found = words_of(record, words)
         if not found:
             raise RowError(record.location, "the text has no words")
         if not tagged:
             return WordsExample(found, None, record.location)
-        of_words = _list(record, tags)
+        of_words = words_of(record, tags)
         if len(of_words) != len(found):
             raise RowError(
                 record.location,
@@ -38,7 +38,8 @@ def word_list_examples(
     return rows.settled(rows.apply(example))
 
 
-def _list(record: Record, name: str) -> tuple[str, ...]:
+def words_of(record: Record, name: str) -> tuple[str, ...]:
+    """Returns the words, or tags, in a column; raises RowError for no list."""
     found = record.texts(name)
     if isinstance(found, str):
         raise RowError(

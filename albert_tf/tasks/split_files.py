@@ -59,10 +59,13 @@ class SplitFiles:
             names.append("folder of .txt files for each class")
         stored = listed(_names(data_dir), 12)
         require(
+            bool(stored or found),
+            f"{data_dir} does not exist, or is an empty directory.",
+        )
+        require(
             bool(found),
             f"{data_dir} has no {' or '.join(names)}, which the task needs; it "
-            f"{f'holds {stored}' if stored else 'is empty or missing'}."
-            f"{self.advice}",
+            f"holds {stored}.{self.advice}",
         )
         require(
             len(found) == 1,

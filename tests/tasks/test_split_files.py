@@ -24,3 +24,11 @@ def test_the_file_of_a_split(write, tmp_path):
     both = r"dev\.tsv and \S*dev\.jsonl both exist"
     with pytest.raises(UserError, match=both):
         path_in(directory)
+
+
+def test_a_file_that_does_not_exist(tmp_path):
+    reader = SplitFiles(lambda path, labelled, log: path)
+    for path in (tmp_path, tmp_path / "all.json"):
+        message = f"^{path} does not exist, or is an empty directory.$"
+        with pytest.raises(UserError, match=message):
+            reader.read(str(path), "train", print)

@@ -61,11 +61,9 @@ make_environment_in() {
         local arguments=()
         for file in "$@"; do arguments+=(-r "$file"); done
         echo "\$ $directory/bin/python -m pip install ${arguments[*]}"
+        # Python compiles what is imported; all files would take a minute.
         "$python" -m pip install --disable-pip-version-check \
             "${arguments[@]}" --no-compile
-        # On all cores, where pip takes one; a file that is for another Python
-        # stays as it is.
-        "$python" -m compileall -qq -j 0 -x '/tests/' "$directory/lib" || true
         echo "$wanted" >"$stamp"
     fi
 }

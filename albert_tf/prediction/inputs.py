@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from albert_tf.config import UserError, require, shown
+from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.compression import open_plain
 from albert_tf.io.encoding import refuse_other_than_text
@@ -23,36 +23,30 @@ from albert_tf.prediction.forms import (
     Form,
     Input,
 )
-from albert_tf.tasks.bad_rows import BadRows, RowError
-from albert_tf.tasks.custom import columns_flag
+from albert_tf.prediction.input_columns import (
+    UNREAD_ROLES,
+    check_columns,
+    columns_of_texts,
+    joined_words,
+    texts_of,
+)
 from albert_tf.tasks.examples import Log, listed
-from albert_tf.tasks.formats.columns import infer_columns
 from albert_tf.tasks.formats.conll import read_conll
 from albert_tf.tasks.formats.json_values import (
     array_elements,
-    shown_json,
     starts_array,
 )
-from albert_tf.tasks.formats.race import question_with_option
 from albert_tf.tasks.formats.rows import (
     EXTENSIONS,
     JSON_LINES,
-    LABEL_COLUMN,
-    LABELS_COLUMN,
     Reading,
     Record,
     Roles,
-    Rows,
     ending_of,
     json_record,
     open_rows,
 )
 from albert_tf.tasks.formats.tables import DELIMITERS, Row
-from albert_tf.tasks.formats.word_lists import words_of
-
-# Roles of columns that predictions do not read.
-_UNREAD = ("label", "labels", "number", "tags")
-
 
 # Names of columns by which the header of a table is recognised.
 _NAMES = {n for f in (PAIR, QUESTION, CHOICES) for n in f.columns} | {
@@ -178,7 +172,7 @@ def _refuse_header(line: str, source: str, columns: Sequence[str]) -> None:
     """
     names = [n.strip(' "') for n in re.split(r"[\t,;]", line)]
     pairs = [column.partition("=")[::2] for column in columns]
-    of_model = {name for role, name in pairs if role not in _UNREAD}
+    of_model = {name for role, name in pairs if role not in UNREAD_ROLES}
     is_header = _NAMES.issuperset(names)
     is_header |= bool(of_model) and of_model.issubset(names)
     if len(names) > 1 and all(map(_NAME.fullmatch, names)):
@@ -203,7 +197,7 @@ def read_sentences(path: str) -> Inputs:
         word = int(roles.get("word", 0))
         for found in read_conll(path, word, tagged=False):
             try:
-                text = _joined(found.words, found.location)
+                text = joined_words(found.words, found.location)
             except UserError as error:
                 yield Input((" ".join(found.words),), error)
             else:
@@ -260,9 +254,9 @@ def read_table(
 
     def inputs(form: Form, of_model: Sequence[str] = ()) -> Iterator[Input]:
         def roles_of(first: Record) -> Roles:
-            roles = _roles_of(first, form, columns, of_model, path, log)
+            roles = columns_of_texts(first, form, columns, of_model, path, log)
             # All rows have the same columns.
-            _check_columns(first, roles)
+            check_columns(first, roles)
             return roles
 
         return _inputs(opened.rows, opened.record_of, form, roles_of)
@@ -285,7 +279,7 @@ def _json_inputs(
 
     def inputs(form: Form, of_model: Sequence[str] = ()) -> Iterator[Input]:
         def roles_of(first: Record) -> Roles:
-            return _roles_of(first, form, columns, of_model, path, log)
+            return columns_of_texts(first, form, columns, of_model, path, log)
 
         with contextlib.ExitStack() as stack:
             stored = lines or stack.enter_context(open_plain(path))
@@ -357,121 +351,10 @@ def _inputs(
             continue
         roles = roles or roles_of(record)
         try:
-            _check_columns(record, roles)
-            texts = tuple(_texts_of(record, roles))
+            check_columns(record, roles)
+            texts = tuple(texts_of(record, roles))
         except UserError as error:
             yield Input((), error, row)
         else:
             found = form.checked(texts, record.location)
             yield dataclasses.replace(found, row=row)
-
-
-def _roles_of(
-    first: Record,
-    form: Form,
-    columns: Sequence[str],
-    of_model: Sequence[str],
-    path: str,
-    log: Log,
-) -> Roles:
-    """Returns the columns of the texts, by the first row."""
-    if columns:
-        return _roles(columns, form)
-    # The model's task may have other texts than the form.
-    with contextlib.suppress(UserError):
-        roles = _roles(of_model, form)
-        if all(n in first.values for n in itertools.chain(*roles.values())):
-            return roles
-    return _inferred(first, form, path, log)
-
-
-def _roles(columns: Sequence[str], form: Form) -> Roles:
-    """Returns the names in --columns by their roles; raises UserError."""
-    roles: dict[str, list[str]] = {}
-    for column in columns:
-        role, _, name = column.partition("=")
-        require(
-            bool(name) and role.strip() in (*form.roles, *_UNREAD),
-            f"--columns: expected role=column with the role "
-            f"{' or '.join(form.roles)}, got {column!r}.",
-        )
-        roles.setdefault(role.strip(), []).append(name.strip())
-    found = {role: roles[role] for role in form.roles if role in roles}
-    missing = [r for r in form.roles if r not in (*roles, *form.optional)]
-    number = len([*itertools.chain(*found.values())])
-    require(
-        not missing and (form.counts is None or number in form.counts),
-        f"{columns_flag(columns)}: expected {form.expected}, as "
-        f"{' and '.join(form.roles)}.",
-    )
-    return found
-
-
-def _inferred(first: Record, form: Form, path: str, log: Log) -> Roles:
-    """Returns the columns of the texts, by the first row."""
-    names = first.values
-    if "text" not in form.roles:
-        return {
-            role: [name]
-            for role, name in zip(
-                (form.roles[0], form.roles[-1]), form.columns, strict=True
-            )
-        }
-    known = [name for name in form.columns if name in names]
-    if form.counts is None or len(known) in form.counts:
-        return {"text": known}
-    label = next((n for n in (LABEL_COLUMN, LABELS_COLUMN) if n in names), "")
-    require(
-        bool(label),
-        f"{path}: expected the columns {' and '.join(form.columns)}, got "
-        f"{listed(names, 12)}; name them, as in --columns=text=sentence. Where "
-        "each line is a text, the file's name should end with .txt.",
-    )
-    rows = Rows(path, [first], BadRows(), False, log)
-    texts = infer_columns(rows, label=label)["text"]
-    require(
-        form.counts is None or len(texts) in form.counts,
-        f"{path}: expected {form.expected}, got the columns "
-        f"{listed(texts, 12)}; name them with --columns.",
-    )
-    return {"text": texts}
-
-
-def _check_columns(row: Record, roles: Roles) -> None:
-    """Raises UserError for a row that lacks a column."""
-    for name in itertools.chain(*roles.values()):
-        require(
-            name in row.values,
-            f"{row.location}: expected the column {shown(name)}, got "
-            f"{listed(row.values, 12)}; name the columns with --columns.",
-        )
-
-
-def _texts_of(row: Record, roles: Roles) -> list[str]:
-    """Returns the texts of a row, for choices the context first."""
-    if "words" in roles:
-        (name,) = roles["words"]
-        return [_joined(words_of(row, name), row.location)]
-    if "choice" not in roles:
-        return [row.text(name) for name in itertools.chain(*roles.values())]
-    choices: list[str] = []
-    for name in roles["choice"]:
-        found = row.texts(name)
-        choices += [found] if isinstance(found, str) else found
-    asked = roles.get("question", ())
-    context, *questions = row.example_texts([*roles["context"], *asked])
-    for question in questions:
-        choices = [question_with_option(question, c) for c in choices]
-    return [context, *choices]
-
-
-def _joined(words: Sequence[str], location: str) -> str:
-    """Returns words as a text that is divided into them again."""
-    for word in words:
-        if len(word.split()) != 1:
-            raise RowError(
-                location,
-                "expected words without white space in them",
-                f", got {shown_json(word)}",
-            )
-    return " ".join(words)

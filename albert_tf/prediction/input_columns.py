@@ -1,0 +1,141 @@
+"""Columns of a table of inputs: which have the texts, and these texts."""
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+
+from albert_tf.config import UserError, require, shown
+from albert_tf.prediction.forms import Form
+from albert_tf.tasks.bad_rows import BadRows, RowError
+from albert_tf.tasks.custom import columns_flag
+from albert_tf.tasks.examples import Log, listed
+from albert_tf.tasks.formats.columns import infer_columns
+from albert_tf.tasks.formats.json_values import shown_json
+from albert_tf.tasks.formats.race import question_with_option
+from albert_tf.tasks.formats.rows import (
+    LABEL_COLUMN,
+    LABELS_COLUMN,
+    Record,
+    Roles,
+    Rows,
+)
+from albert_tf.tasks.formats.word_lists import words_of
+
+# Roles of columns that predictions do not read.
+UNREAD_ROLES = ("label", "labels", "number", "tags")
+
+
+def columns_of_texts(
+    first: Record,
+    form: Form,
+    columns: Sequence[str],
+    of_model: Sequence[str],
+    path: str,
+    log: Log,
+) -> Roles:
+    """Returns the columns of the texts, by the first row.
+
+    Those of `--columns`, as `role=name`; else those `of_model`, its task's, if
+    the row has them; else those that the form and the names suggest. Raises
+    UserError where these are not the texts of the form.
+    """
+    if columns:
+        return _roles(columns, form)
+    # The model's task may have other texts than the form.
+    with contextlib.suppress(UserError):
+        roles = _roles(of_model, form)
+        if all(n in first.values for n in itertools.chain(*roles.values())):
+            return roles
+    return _inferred(first, form, path, log)
+
+
+def _roles(columns: Sequence[str], form: Form) -> Roles:
+    """Returns the names in --columns by their roles; raises UserError."""
+    roles: dict[str, list[str]] = {}
+    for column in columns:
+        role, _, name = column.partition("=")
+        require(
+            bool(name) and role.strip() in (*form.roles, *UNREAD_ROLES),
+            f"--columns: expected role=column with the role "
+            f"{' or '.join(form.roles)}, got {column!r}.",
+        )
+        roles.setdefault(role.strip(), []).append(name.strip())
+    found = {role: roles[role] for role in form.roles if role in roles}
+    missing = [r for r in form.roles if r not in (*roles, *form.optional)]
+    number = len([*itertools.chain(*found.values())])
+    require(
+        not missing and (form.counts is None or number in form.counts),
+        f"{columns_flag(columns)}: expected {form.expected}, as "
+        f"{' and '.join(form.roles)}.",
+    )
+    return found
+
+
+def _inferred(first: Record, form: Form, path: str, log: Log) -> Roles:
+    """Returns the columns of the texts, by the first row."""
+    names = first.values
+    if "text" not in form.roles:
+        return {
+            role: [name]
+            for role, name in zip(
+                (form.roles[0], form.roles[-1]), form.columns, strict=True
+            )
+        }
+    known = [name for name in form.columns if name in names]
+    if form.counts is None or len(known) in form.counts:
+        return {"text": known}
+    label = next((n for n in (LABEL_COLUMN, LABELS_COLUMN) if n in names), "")
+    require(
+        bool(label),
+        f"{path}: expected the columns {' and '.join(form.columns)}, got "
+        f"{listed(names, 12)}; name them, as in --columns=text=sentence. Where "
+        "each line is a text, the file's name should end with .txt.",
+    )
+    rows = Rows(path, [first], BadRows(), False, log)
+    texts = infer_columns(rows, label=label)["text"]
+    require(
+        form.counts is None or len(texts) in form.counts,
+        f"{path}: expected {form.expected}, got the columns "
+        f"{listed(texts, 12)}; name them with --columns.",
+    )
+    return {"text": texts}
+
+
+def check_columns(row: Record, roles: Roles) -> None:
+    """Raises UserError for a row that lacks a column."""
+    for name in itertools.chain(*roles.values()):
+        require(
+            name in row.values,
+            f"{row.location}: expected the column {shown(name)}, got "
+            f"{listed(row.values, 12)}; name the columns with --columns.",
+        )
+
+
+def texts_of(row: Record, roles: Roles) -> list[str]:
+    """Returns the texts of a row, for choices the context first."""
+    if "words" in roles:
+        (name,) = roles["words"]
+        return [joined_words(words_of(row, name), row.location)]
+    if "choice" not in roles:
+        return [row.text(name) for name in itertools.chain(*roles.values())]
+    choices: list[str] = []
+    for name in roles["choice"]:
+        found = row.texts(name)
+        choices += [found] if isinstance(found, str) else found
+    asked = roles.get("question", ())
+    context, *questions = row.example_texts([*roles["context"], *asked])
+    for question in questions:
+        choices = [question_with_option(question, c) for c in choices]
+    return [context, *choices]
+
+
+def joined_words(words: Sequence[str], location: str) -> str:
+    """Returns words as a text that is divided into them again."""
+    for word in words:
+        if len(word.split()) != 1:
+            raise RowError(
+                location,
+                "expected words without white space in them",
+                f", got {shown_json(word)}",
+            )
+    return " ".join(words)

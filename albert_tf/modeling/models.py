@@ -14,7 +14,7 @@ from albert_tf.config import ModelConfig, lookup, require, to_dict
 from albert_tf.io import directories, files
 from albert_tf.modeling.dropout import stream_keys
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.fit import FittableModel
+from albert_tf.modeling.fitting.fit import FittableModel
 from albert_tf.modeling.heads import HEADS, Head
 from albert_tf.modeling.heads.pooling import (
     POOLED_OUTPUT,

@@ -10,16 +10,12 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import require
-from albert_tf.modeling.checked_steps import CheckedSteps
-from albert_tf.modeling.epoch_loss import EpochLoss
-from albert_tf.modeling.fit_data import alone, as_arrays, weights_of_classes
-from albert_tf.modeling.heads.base import Head, LabelledOutput
+from albert_tf.modeling.fitting.checked_steps import CheckedSteps
+from albert_tf.modeling.fitting.data import as_arrays
+from albert_tf.modeling.fitting.epoch_loss import EpochLoss
+from albert_tf.modeling.fitting.labels import HeadLabels
 from albert_tf.modeling.heads.spans import END_NEEDS_START
-from albert_tf.modeling.inputs import (
-    checked_features,
-    checked_weights,
-    in_range,
-)
+from albert_tf.modeling.inputs import checked_features
 from albert_tf.modeling.losses import Pair, broadcast_weights
 
 _DATA = ("x", "y", "sample_weight")
@@ -32,13 +28,8 @@ class FittableModel(CheckedSteps):
         """Returns the heads' features beside the encoder's inputs."""
         return sum((head.features for head in self.heads.values()), ())
 
-    def _labelled(self) -> dict[str, tuple[Head, LabelledOutput]]:
-        """Returns every output that has a label, with its head."""
-        return {
-            trained.output: (head, trained)
-            for head in self.heads.values()
-            for trained in head.labelled_outputs
-        }
+    def _labels(self) -> HeadLabels:
+        return HeadLabels(type(self).__name__, self.heads.values())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the model, also on what transformers' tokenizers return.
@@ -53,16 +44,11 @@ class FittableModel(CheckedSteps):
         self, features: dict, needed: tuple[str, ...], in_graph: bool
     ) -> dict:
         """Returns the features with defaults, see `checked_features`."""
-        known = {
-            name
-            for head, trained in self._labelled().values()
-            for name in (trained.label, head.label_weights)
-        }
         return checked_features(
             features,
             self.config,
             needed=needed,
-            known=known.union(self.features_of_heads()),
+            known=self._labels().names().union(self.features_of_heads()),
             in_graph=in_graph,
         )
 
@@ -75,7 +61,7 @@ class FittableModel(CheckedSteps):
 
     @_loss_tracker.setter
     def _loss_tracker(self, metric: keras.metrics.Metric | None) -> None:
-        made = metric and EpochLoss(len(self._labelled()))
+        made = metric and EpochLoss(len(self._labels().outputs))
         self.__dict__["_epoch_loss"] = made
 
     def fit(self, *args: object, **kwargs: object) -> object:
@@ -111,8 +97,8 @@ class FittableModel(CheckedSteps):
             f"{type(self).__name__} reads token ids, got strings: give it "
             "tokenizer(texts), or put a TextPreprocessor before it.",
         )
-        if given.get("class_weight") and self._labelled():
-            (x, y), given["class_weight"] = self._class_weighted(
+        if given.get("class_weight") and self._labels().outputs:
+            (x, y), given["class_weight"] = self._labels().class_weighted(
                 x, y, given["class_weight"]
             )
         data = self._checked_arrays(x, y, weights, labelled=labelled)
@@ -142,7 +128,7 @@ class FittableModel(CheckedSteps):
         x = as_arrays(x)
         self.checked(x, self.features_of_heads(), in_graph=False)
         is_plain = y is not None or sample_weight is None
-        if not (labelled and self._labelled()) or (
+        if not (labelled and self._labels().outputs) or (
             is_plain and self._has_own_step()
         ):
             return x, y, sample_weight
@@ -159,70 +145,7 @@ class FittableModel(CheckedSteps):
         )
         if sample_weight is None or not isinstance(y, Mapping | None):
             return x, y, sample_weight
-        return self._weighted_by_name(x, y or {}, sample_weight)
-
-    def _weighted_by_name(
-        self, x: dict, y: Mapping, sample_weight: object
-    ) -> tuple[dict, dict, dict]:
-        """Returns x, and labels and their weights by the same names."""
-        y = dict(y)
-        for head in self.heads.values():
-            if head.label_weights in y:
-                x[head.label_weights] = y.pop(head.label_weights)
-        for output, (_, trained) in self._labelled().items():
-            if trained.label in x and not {output, trained.label} & y.keys():
-                y[output] = x[trained.label]
-        weights = dict.fromkeys(y, sample_weight)
-        if isinstance(sample_weight, Mapping):
-            given = self._by_output(sample_weight, "sample_weight")
-            ones = np.ones(len(x["input_ids"]), "float32")
-            outputs = self._by_output({name: name for name in y}, "y")
-            weights = {
-                n: given.get(output, ones) for output, n in outputs.items()
-            }
-        return x, y, weights
-
-    def _class_weighted(
-        self, x: Any, y: Any, given: Any
-    ) -> tuple[tuple, dict[int, float]]:
-        """Returns x and y that Keras weighs, and the weight of every class.
-
-        It weighs a `y` that is an array, and has no default in `tf.data` sets.
-        """
-        kind = type(self).__name__
-        ((head, trained), *others) = self._labelled().values()
-        require(
-            not others and head.label_weights == "example_weights",
-            "class_weight weighs examples of one label; "
-            f"{kind} has many labels in an example. Give their weights as "
-            "sample_weight, in the shape of the labels.",
-        )
-        require(
-            trained.num_classes is not None,
-            f"class_weight weighs classes, and {kind} predicts numbers: give "
-            "sample_weight, a weight for each example.",
-        )
-
-        def with_array(*batch: object) -> tuple:
-            x, y, weights = keras.utils.unpack_x_y_sample_weight(batch)
-            labels, _ = self._labels(x, y, None)
-            self._require_labels(labels)
-            y = labels[trained.output]
-            return (x, y) if weights is None else (x, y, weights)
-
-        if isinstance(x, Mapping):
-            x, y = with_array(x, as_arrays(y))
-        elif hasattr(x, "element_spec") and hasattr(x, "map"):
-            x = x.map(with_array)
-        elif isinstance(x, keras.utils.PyDataset):
-            require(
-                len(x[0]) > 1 and hasattr(x[0][1], "shape"),
-                "With class_weight a PyDataset has batches (features, labels), "
-                "where the labels are an array; or give weights with each "
-                "batch: (features, labels, sample_weight).",
-            )
-        classes = getattr(head, "num_labels", None)
-        return (x, y), weights_of_classes(given, classes)
+        return self._labels().by_name(x, y or {}, sample_weight)
 
     def _is_on_one_device(self) -> bool:
         # On TensorFlow; other backends have no such attribute.
@@ -286,11 +209,11 @@ class FittableModel(CheckedSteps):
         )
         losses = [ops.sum(loss) for loss in self.losses]
         require(
-            bool(losses or self._labelled()),
+            bool(losses or self._labels().outputs),
             f"{type(self).__name__} has no head with a loss; give compile() "
             "one, or train another model class.",
         )
-        labels, weights = self._labels_in_range(x, y, sample_weight, y_pred)
+        labels, weights = self._labels().in_range(x, y, sample_weight, y_pred)
         pairs: list[Pair] = []
         for head in self.heads.values():
             pairs += head.losses(y_pred, labels, weights).values()
@@ -323,11 +246,12 @@ class FittableModel(CheckedSteps):
 
         `[batch]` becomes `[batch, 1]`: Keras takes means over the last axis.
         """
-        if not self._labelled() and not isinstance(y, Mapping):
+        known = self._labels()
+        if not known.outputs and not isinstance(y, Mapping):
             return y, y_pred, sample_weight
-        labels, weights = self._labels(x, y, sample_weight)
+        labels, weights = known.of_batch(x, y, sample_weight)
         if not isinstance(self.loss, Mapping):
-            self._require_labels(labels)
+            known.require_all(labels)
         require(
             "end_logits" not in labels or "end_logits" in y_pred,
             END_NEEDS_START,
@@ -349,117 +273,17 @@ class FittableModel(CheckedSteps):
         }
         return labels, predicted, dict.fromkeys(labels) | spread
 
-    def _labels(
-        self, x: Mapping | None, y: object, sample_weight: object
-    ) -> tuple[dict, dict]:
-        """Returns labels, and the products of the weights given, by output."""
-        labelled = self._labelled()
-        x = dict(x or {})
-        for head in self.heads.values():
-            if isinstance(y, Mapping) and head.label_weights in y:
-                y = dict(y)
-                x[head.label_weights] = y.pop(head.label_weights)
-        labels, weights = {}, {}
-        for output, (head, trained) in labelled.items():
-            if trained.label in x:
-                labels[output] = x[trained.label]
-            if head.label_weights in x:
-                weights[output] = checked_weights(
-                    head.label_weights, x[head.label_weights]
-                )
-        if isinstance(y, Mapping):
-            labels.update(self._by_output(y, "y"))
-        elif y is not None:
-            names = ", ".join(trained.label for _, trained in labelled.values())
-            require(
-                len(labelled) == 1,
-                f"{type(self).__name__} has {len(labelled)} labels; give y by "
-                f"name: {names}",
-            )
-            (output,) = labelled
-            labels[output] = y = alone(y)
-            require(
-                not isinstance(y, list | tuple),
-                f"y is a list of several arrays, and {type(self).__name__} has "
-                f"one label, {names}; give y as one array.",
-            )
-        if isinstance(sample_weight, Mapping):
-            given = self._by_output(sample_weight, "sample_weight")
-        else:
-            given = dict.fromkeys(labels, alone(sample_weight))
-        for output, value in given.items():
-            if value is None:
-                continue
-            value = checked_weights("sample_weight", value)
-            if output in weights and output in labels:
-                value = broadcast_weights(value, labels[output])
-                value *= broadcast_weights(weights[output], labels[output])
-            weights[output] = value
-        return labels, weights
-
-    def _by_output(self, values: Mapping, argument: str) -> dict:
-        """Returns values by output that are named by output or by label."""
-        labelled = self._labelled()
-        outputs = {
-            trained.label: name for name, (_, trained) in labelled.items()
-        }
-        known = {"sequence_output", "pooled_output", *labelled, *outputs}
-        for head in self.heads.values():
-            known.update(head.outputs)
-        for name in values:
-            require(
-                name in known,
-                f"{argument} has {name!r}, which {type(self).__name__} does "
-                f"not know; it has {', '.join(sorted(known))}.",
-            )
-        return {outputs.get(name, name): v for name, v in values.items()}
-
-    def _require_labels(self, labels: dict) -> None:
-        for output, (head, trained) in self._labelled().items():
-            require(
-                output in labels,
-                f"The batch has no {trained.label}, which the loss of the head "
-                f"{head.name} needs.",
-            )
-
     def _used_labels(
         self, x: Mapping, y: object, sample_weight: object
     ) -> tuple[dict, dict]:
         """Returns labels and weights by output, in range for heads' losses."""
         if (
             self._compile_loss is None
-            and self._labelled()
+            and self._labels().outputs
             and not self._has_own_step()
         ):
-            return self._labels_in_range(x, y, sample_weight)
-        return self._labels(x, y, sample_weight)
-
-    def _labels_in_range(
-        self,
-        x: Mapping | None,
-        y: object,
-        sample_weight: object,
-        outputs: Mapping | None = None,
-    ) -> tuple[dict, dict]:
-        """Returns labels and weights by output, all labels in range."""
-        labels, weights = self._labels(x, y, sample_weight)
-        self._require_labels(labels)
-        for output, (head, trained) in self._labelled().items():
-            if trained.num_classes is None:
-                continue
-            counted = None
-            if output in weights:
-                counted = broadcast_weights(weights[output], labels[output]) > 0
-            # Scores have the axis of `input_ids` that tells their number.
-            like = x["input_ids"] if x else (outputs or {})[output]
-            labels[output] = in_range(
-                trained.label,
-                labels[output],
-                trained.num_classes(head, ops.shape(like)),
-                f"classes of the head {head.name}",
-                counted=counted,
-            )
-        return labels, weights
+            return self._labels().in_range(x, y, sample_weight)
+        return self._labels().of_batch(x, y, sample_weight)
 
 
 def _refuse_probabilities(losses: Any) -> None:

@@ -1,0 +1,1 @@
+"""What Keras' `fit`, `evaluate` and `predict` need of a model with heads."""

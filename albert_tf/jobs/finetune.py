@@ -152,7 +152,9 @@ def run_finetuning(
             evaluated=_evaluated(config, task, builder, examples),
             train_features=features,
             cache_dir=cache_dir,
-            report=report and [*report, *filter(None, [recipe_line])],
+            report=None
+            if report is None
+            else [*report, *filter(None, [recipe_line])],
         )
     )
 

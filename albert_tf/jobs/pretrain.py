@@ -248,7 +248,7 @@ class _Pretraining(Job):
             or accuracy > baseline + MARGIN_ABOVE_BASELINE
         ):
             return
-        depth = self.depths.at(step - 1) or len(sharing_plan(self.model_config))
+        depth = len(sharing_plan(self.model_config))
         optimizer = self.config.optimizer
         reasons = [
             f"the learning rate (try --learning_rate="
@@ -280,20 +280,21 @@ class _Pretraining(Job):
             ),
         )
 
-    def samples(self) -> str:
-        return masked_sentences(self._samples())
+    def samples(self, step: int) -> str:
+        return masked_sentences(self._samples(step))
 
-    def _samples(self) -> list[MaskedSample]:
-        *_, last = self.held_out
-        batch = last.batch(0, range(_NUM_SAMPLES))
-        logits = self.trainer.outputs(batch)["masked_lm_logits"]
-        return masked_samples(self.tokenizer, batch, logits)
+    def _samples(self, step: int) -> list[MaskedSample]:
+        batch = self.held_out.at(step - 1).batch(0, range(_NUM_SAMPLES))
+        outputs = self.trainer.outputs(batch, self.depths.at(step - 1))
+        return masked_samples(
+            self.tokenizer, batch, outputs["masked_lm_logits"]
+        )
 
     def conclude(self, step: int) -> None:
         if self.report is None:
             return
         # On all workers.
-        samples = self._samples()
+        samples = self._samples(step)
         if is_chief(self.strategy):
             write_report(self.run_dir, lambda: self._page(samples), self.log)
 

@@ -41,6 +41,7 @@ def checked_features(
     config: ModelConfig,
     *,
     needed: Iterable[str],
+    positions: Iterable[str],
     known: Iterable[str],
     in_graph: bool,
 ) -> dict[str, Tensor]:
@@ -48,6 +49,7 @@ def checked_features(
 
     Args:
         needed: features of the heads beside the encoder's inputs.
+        positions: those of them that are positions in the sequence.
         known: names of labels and weights, which may be among them.
         in_graph: whether a graph asserts the range of its values too.
     """
@@ -61,8 +63,8 @@ def checked_features(
         "input_ids": (config.vocab_size, "vocab_size"),
         "segment_ids": (config.type_vocab_size, "type_vocab_size"),
     }
-    if "masked_lm_positions" in needed:
-        limits["masked_lm_positions"] = (ops.shape(ids)[-1], "sequence length")
+    for name in positions:
+        limits[name] = (ops.shape(ids)[-1], "sequence length")
     for name, (limit, limit_name) in limits.items():
         values = features[name]
         dtype = keras.backend.standardize_dtype(values.dtype)
@@ -225,12 +227,12 @@ def in_range(
     wrong = (known < 0) | (known >= int(limit)) | (known != np.floor(known))
     if counted is not None:
         wrong &= np.asarray(ops.convert_to_numpy(counted))
-    if wrong.any():
-        at = [int(axis[0]) for axis in wrong.nonzero()]
-        raise UserError(
-            f"{name} must be whole numbers from 0 to {int(limit) - 1} "
-            f"({limit_name}={int(limit)}); at {at} is {known[tuple(at)]}."
-        )
+    _refuse(
+        f"{name} must be whole numbers from 0 to {int(limit) - 1} "
+        f"({limit_name}={int(limit)})",
+        known,
+        wrong,
+    )
     return values
 
 
@@ -256,13 +258,15 @@ def checked_weights(name: str, weights: Any) -> Tensor:
         )
     known = _numbers(name, weights)
     wrong = ~((known >= 0) & np.isfinite(known))
+    _refuse(f"{name} must be finite and not negative", known, wrong)
+    return weights
+
+
+def _refuse(message: str, values: np.ndarray, wrong: np.ndarray) -> None:
+    """Raises UserError with the first value that is wrong, if any is."""
     if wrong.any():
         at = [int(axis[0]) for axis in wrong.nonzero()]
-        raise UserError(
-            f"{name} must be finite and not negative; at {at} is "
-            f"{known[tuple(at)]}."
-        )
-    return weights
+        raise UserError(f"{message}; at {at} is {values[tuple(at)]}.")
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:

@@ -374,9 +374,8 @@ class AlbertModel(FittableModel):
     ) -> dict[str, Tensor]:
         """Returns the positions `[batch, n]` that heads read, by feature."""
         return {
-            head.reads: ops.cast(features[head.reads], "int32")
-            for head in self.heads.values()
-            if head.reads in head.features
+            name: ops.cast(features[name], "int32")
+            for name in self.read_positions()
         }
 
     def _text_vectors(

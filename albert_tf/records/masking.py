@@ -58,7 +58,9 @@ class MaskedBatch(NamedTuple):
     masked_lm_positions: np.ndarray  # [batch, slots] int32, ascending
     masked_lm_ids: np.ndarray  # [batch, slots] int32
     masked_lm_weights: np.ndarray  # [batch, slots] float32, 1 or 0
-    ngram_counts: np.ndarray  # [max_ngram + 1] how many n-grams of n words
+    # [max_ngram + 1] how many n-grams of n words were chosen, before the words
+    # of a row may be exchanged to meet its budget
+    ngram_counts: np.ndarray
 
     @property
     def features(self) -> dict[str, np.ndarray]:

@@ -79,7 +79,7 @@ def _evaluate(state: RunState, last: bool) -> bool:
     progress = state.progress
     with job.trainer.averaged_weights():
         metrics = job.evaluate(step)
-        text = job.samples()
+        text = job.samples(step)
     for name, value in metrics.items():
         if not math.isfinite(value) and is_loss(name):
             raise diverged(
@@ -94,6 +94,9 @@ def _evaluate(state: RunState, last: bool) -> bool:
     if is_chief(job.trainer.strategy):
         for name, png in job.figures().items():
             monitor.log_figure(name, png, step=step)
+    if not job.depths.is_whole(step - 1):
+        # The saved model would apply blocks that are not trained yet.
+        return False
     metric, best = job.best_metric, progress.best
     value = metrics[metric]
     # NaN: a correlation of constant predictions.

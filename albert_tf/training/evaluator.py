@@ -107,10 +107,17 @@ class Evaluator:
         )
         return tf.nest.map_structure(lambda value: value.numpy(), results)
 
-    def outputs(self, batch: Batch) -> dict[str, np.ndarray]:
+    def outputs(
+        self, batch: Batch, num_applications: int | None = None
+    ) -> dict[str, np.ndarray]:
         """Returns the heads' outputs for a batch, computed on one device."""
         tensors = {name: tf.constant(value) for name, value in batch.items()}
-        outputs = self.model(tensors, training=False, heads_only=True)
+        outputs = self.model(
+            tensors,
+            training=False,
+            heads_only=True,
+            num_applications=num_applications,
+        )
         return {name: value.numpy() for name, value in outputs.items()}
 
     def _distributed_step(

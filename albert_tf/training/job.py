@@ -139,8 +139,8 @@ class Job(abc.ABC):
             for width in widths
         )
 
-    def samples(self) -> str:
-        """Returns sample predictions in Markdown; empty: none."""
+    def samples(self, step: int) -> str:
+        """Returns predictions after a step in Markdown; empty: none."""
         return ""
 
     def figures(self) -> Mapping[str, bytes]:

@@ -97,12 +97,11 @@ def head_loss(head: str, loss_weight: float = 1.0) -> TrainingLoss:
     factor of what is minimized, not of what is reported.
     """
     row = HEADS[head]
-    has_classes = "logits" in row.outputs and not row.has_several_labels
     return TrainingLoss(
         LossTerm(
             title=head,
             loss="loss",
-            accuracy="accuracy" if has_classes else "",
+            accuracy="accuracy" if row.has_classes() else "",
             head=head,
             loss_weight=loss_weight,
         )

@@ -216,10 +216,32 @@ def test_depths_that_grow(
         depths.append(num_applications)
         return plain_steps(self, batches, num_applications, **options)
 
+    shown = []
+    plain_outputs = loop.Trainer.outputs
+
+    def outputs(self, batch, num_applications=None):
+        shown.append(num_applications)
+        return plain_outputs(self, batch, num_applications)
+
     monkeypatch.setattr(loop.Trainer, "train_steps", watched)
-    config = override(small_config, {"depth_schedule": "0:1,5:2"})
+    monkeypatch.setattr(loop.Trainer, "outputs", outputs)
+    best = []
+    plain_save = run_state.RunState.save_model
+
+    def save_model(self, name, **options):
+        best.append((self.step, name))
+        return plain_save(self, name, **options)
+
+    monkeypatch.setattr(run_state.RunState, "save_model", save_model)
+    config = override(
+        small_config, {"depth_schedule": "0:1,5:2", "eval_steps": 3}
+    )
     run(config, shards_dir, tmp_path / "run")
     assert depths == [1] * 5 + [2] * 7
+    # The logged predictions have the depth that is trained, and the first
+    # evaluation of the whole model is the first that can be best.
+    assert shown == [1, 2, 2, 2]
+    assert best[0] == (6, "best_model")
     # Each depth is compiled, and the reader of the log learns of it before.
     lines = capsys.readouterr().out.splitlines()
     compiling = "Compiling the training step for 1 replica on CPU (first call)"

@@ -497,6 +497,25 @@ def test_arguments_that_do_not_fit_are_refused(name, arguments, text):
         models()[f"AlbertFor{name}"](SMALL, **arguments)
 
 
+def test_which_heads_have_classes():
+    # Others of ours have positions, numbers, vectors, or a probability of each
+    # label by itself.
+    ours = {name for name, head in HEADS.items() if head.has_classes()}
+    assert ours == {
+        "classification",
+        "masked_lm",
+        "multiple_choice",
+        "sentence_order",
+        "token_classification",
+    }
+
+
+def test_choices_are_refused_by_heads_that_read_single_texts():
+    model = model_of("AlbertForClassification")
+    with pytest.raises(UserError, match=r"reads input_ids \[batch, seq\]"):
+        model({"input_ids": np.ones((2, 3, 4), "int32")})
+
+
 def test_choices_without_their_axis_are_refused():
     features = batch_of("AlbertForClassification")
     with pytest.raises(UserError, match="they have 2 axes"):

@@ -23,6 +23,7 @@ def test_depths(text, expected):
         ("0:0", "asks for 0 layers"),
         ("1:2", "must start with step 0"),
         ("0:1,5:2,5:3", "must rise"),
+        ("0:2,5:3", "ends with 3 of the model's 6 layers; end with all"),
     ],
 )
 def test_invalid_depth_schedules(text, message):

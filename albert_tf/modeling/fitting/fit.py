@@ -28,6 +28,14 @@ class FittableModel(CheckedSteps):
         """Returns the heads' features beside the encoder's inputs."""
         return sum((head.features for head in self.heads.values()), ())
 
+    def read_positions(self) -> list[str]:
+        """Returns the features that have the positions which heads read."""
+        return [
+            head.reads
+            for head in self.heads.values()
+            if head.reads in head.features
+        ]
+
     def _labels(self) -> HeadLabels:
         return HeadLabels(type(self).__name__, self.heads.values())
 
@@ -48,6 +56,7 @@ class FittableModel(CheckedSteps):
             features,
             self.config,
             needed=needed,
+            positions=[n for n in self.read_positions() if n in needed],
             known=self._labels().names().union(self.features_of_heads()),
             in_graph=in_graph,
         )

@@ -7,7 +7,7 @@ from typing import Any
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import ModelConfig
+from albert_tf.config import ModelConfig, require
 from albert_tf.modeling.heads.pooling import (
     POOLED_OUTPUT,
     dropped_width,
@@ -168,8 +168,7 @@ class Head(ConfiguredLayer):
         learned with a cross-entropy, divided by `temperature`. The export adds
         the likeliest class as `label` where the classes have names.
         """
-        losses = [trained.loss for trained in cls.labelled_outputs]
-        if losses == [weighted_cross_entropy]:
+        if cls.has_classes():
             logits = outputs[cls.outputs[0]] / temperature
             return {"probabilities": ops.softmax(logits)}
         return {name: outputs[name] for name in cls.outputs}
@@ -219,6 +218,12 @@ class Head(ConfiguredLayer):
             (attribute, None, f"{config.pooling}_{name}")
             for attribute, _, name in cls.weight_names
         )
+
+    @classmethod
+    def has_classes(cls) -> bool:
+        """Returns whether the one output has logits of classes."""
+        losses = [trained.loss for trained in cls.labelled_outputs]
+        return losses == [weighted_cross_entropy]
 
     @classmethod
     def takes_labels(cls) -> bool:
@@ -276,6 +281,13 @@ class DenseHead(Head):
         training: bool = False,
     ) -> Tensors:
         """Returns the outputs by name."""
+        axes = len(features["input_ids"].shape)
+        form = "[batch, choices, seq]" if self.reads_choices else "[batch, seq]"
+        require(
+            axes == 2 + self.reads_choices,
+            f"The head {self.name} reads input_ids {form}; they have {axes} "
+            "axes.",
+        )
         hidden = encoded[self.reads]
         if training:
             hidden = self._with_dropout(hidden, dropout_keys)

@@ -6,7 +6,6 @@ from typing import Any
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import require
 from albert_tf.modeling.heads.base import DenseHead, LabelledOutput, Tensors
 from albert_tf.modeling.heads.pooling import TEXT_VECTOR
 from albert_tf.modeling.layers import serializable
@@ -121,13 +120,8 @@ class MultipleChoiceHead(DenseHead):
 
     def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns `logits` `[batch, choices]`."""
-        ids = features["input_ids"]
-        require(
-            len(ids.shape) == 3,
-            "Multiple choice reads input_ids [batch, choices, seq]; they have "
-            f"{len(ids.shape)} axes.",
-        )
-        return {"logits": ops.reshape(scores, (-1, ops.shape(ids)[1]))}
+        choices = ops.shape(features["input_ids"])[1]
+        return {"logits": ops.reshape(scores, (-1, choices))}
 
     def signatures(self, graph: Any) -> dict[str, Any]:
         """Returns the signature for a text and its choices."""

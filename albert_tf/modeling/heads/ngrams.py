@@ -17,8 +17,8 @@ _COSINE_SCALE = 4 * _LENGTH
 # Of the n-grams of one of two texts: what they have in common says more.
 _SINGLE_SCALE = 0.5
 COMPARISON_WIDTH = 4 * NGRAM_BUCKETS + 1
-# Odd, so that the first of a pair alone would reach every bucket. Times the
-# largest vocabulary it is an int32.
+# Odd, so that the first of a pair alone would reach every bucket. Where the
+# product wraps beyond an int32, its remainder by a power of 2 is the same.
 _FACTOR = 7919
 
 

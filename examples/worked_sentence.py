@@ -36,7 +36,7 @@ def main(directory: str) -> None:
         np.array([counter_rng.key("worked sentence")]),
         config=MaskingConfig(),
         num_slots=MaskingConfig().prediction_slots(len(ids)),
-        ids=MaskingIds.of(tokenizer),
+        ids=MaskingIds.from_tokenizer(tokenizer),
     )
     print("masked    ", *tokenizer.pieces(masked.input_ids[0]))
 

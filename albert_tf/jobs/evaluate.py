@@ -23,7 +23,7 @@ from albert_tf.training.training_loss import pretraining_loss
 
 
 def evaluate_pretraining(
-    trainer: Evaluator,
+    evaluator: Evaluator,
     batches: Source,
     max_steps: int = 0,
     num_applications: int | None = None,
@@ -33,14 +33,14 @@ def evaluate_pretraining(
     Beside them are `loss`, the sum of the losses, `masked_lm_perplexity`, and
     the majority-class baseline of each accuracy on the same examples.
     """
-    terms = trainer.training_loss.terms
+    terms = evaluator.training_loss.terms
     label_counts: dict[str, Any] = collections.defaultdict(float)
 
-    def add(step: int, label_weights: dict[str, np.ndarray]) -> None:
-        for name, weights in label_weights.items():
-            label_counts[name] += weights.astype(np.float64)
+    def add(step: int, counts: dict[str, np.ndarray]) -> None:
+        for name, of_classes in counts.items():
+            label_counts[name] += of_classes.astype(np.float64)
 
-    metrics = trainer.evaluate(
+    metrics = evaluator.evaluate(
         batches, add, max_steps=max_steps, num_applications=num_applications
     )
     return {

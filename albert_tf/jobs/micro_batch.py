@@ -21,7 +21,7 @@ from albert_tf.config import (
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json
 from albert_tf.modeling.accounting import with_pretraining_heads
-from albert_tf.modeling.attention import LONGEST_BLOCK
+from albert_tf.modeling.attention import LONGEST_CHUNK
 from albert_tf.rundir.run_directory import CONFIG
 
 JobConfig = TypeVar("JobConfig", PretrainConfig, FinetuneConfig)
@@ -84,11 +84,11 @@ def example_bytes(
     # Input, query, key, value, context, attention output, its sum, output;
     # the inner vector; the weights, with dropout before and after it.
     vectors = 8 * model.hidden_size + model.intermediate_size
-    weights = model.num_attention_heads * min(seq_length, LONGEST_BLOCK)
+    weights = model.num_attention_heads * min(seq_length, LONGEST_CHUNK)
     if model.attention_probs_dropout_prob:
         weights *= 2
-    # Those of one block of queries at a time, where there are several.
-    passing = weights if seq_length > LONGEST_BLOCK else 0
+    # Those of one chunk of queries at a time, where there are several.
+    passing = weights if seq_length > LONGEST_CHUNK else 0
     weights -= passing
     of_attention = 4 * model.hidden_size + weights
     values = {

@@ -46,7 +46,7 @@ class EvaluatedExamples:
 
     def score(
         self,
-        trainer: Evaluator,
+        evaluator: Evaluator,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> tuple[float, ScoredExamples]:
         """Returns the mean loss, and the examples with their scores.
@@ -67,7 +67,7 @@ class EvaluatedExamples:
             done += len(rows)
             progress(done, num_rows)
 
-        means = trainer.evaluate(self.batches, collect, with_outputs=True)
+        means = evaluator.evaluate(self.batches, collect, with_outputs=True)
         kind, config = self.builder.kind, self.builder.config
         scores = kind.scores(self.features, outputs_of_rows, config)
         scored = ScoredExamples(

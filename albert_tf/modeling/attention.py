@@ -1,7 +1,7 @@
 """Attention: from queries, keys, values and a mask to the context.
 
-`attend` holds the weights of all pairs of positions, `attend_in_blocks` those
-of a block of queries at a time, the kernels of device_kernels.py none.
+`attend` holds the weights of all pairs of positions, `attend_in_chunks` those
+of a chunk of the queries at a time, the kernels of device_kernels.py none.
 """
 
 import functools
@@ -17,13 +17,13 @@ from albert_tf.modeling.device_kernels import (
     kernel_of_device,
     kernel_problem,
 )
-from albert_tf.modeling.kernels import by_blocks
+from albert_tf.modeling.kernels import map_chunks
 
 # Added to the logits of masked positions: exp of it is 0 in every precision,
 # and float16 can hold it (the original's value).
 MASKED_LOGIT = -10000.0
-# More queries are attended to in blocks of at most this number.
-LONGEST_BLOCK = 512
+# More queries are attended to in chunks of at most this number.
+LONGEST_CHUNK = 512
 
 
 def training_form(name: str, config: ModelConfig, dtype: str) -> str:
@@ -50,15 +50,15 @@ def attention_for(form: str, count: object) -> Callable:
     """Returns the function that attends as `attend` does.
 
     Args:
-        form: "weights", which are returned; "plain": of more than LONGEST_BLOCK
-            queries in blocks; a row of KERNELS.
+        form: "weights", which are returned; "plain": of more than LONGEST_CHUNK
+            queries in chunks; a row of KERNELS.
         count: of the queries; where it is not known yet, None (TensorFlow) or a
             symbol that cannot be compared (JAX).
     """
     if form in KERNELS:
         return functools.partial(_attend_by, form)
-    is_long = isinstance(count, int) and count > LONGEST_BLOCK
-    return attend_in_blocks if is_long and form != "weights" else attend
+    is_long = isinstance(count, int) and count > LONGEST_CHUNK
+    return attend_in_chunks if is_long and form != "weights" else attend
 
 
 def _attend_by(
@@ -109,7 +109,7 @@ def attend(
     return ops.transpose(context, (0, 2, 1, 3)), weights
 
 
-def attend_in_blocks(
+def attend_in_chunks(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -119,34 +119,34 @@ def attend_in_blocks(
 ) -> tuple[Tensor, None]:
     """Returns the context as `attend`, in memory linear in the length.
 
-    Each block of queries has its weights at once, so that no running sum is
+    Each chunk of queries has its weights at once, so that no running sum is
     needed; the backward pass computes them again.
     """
     count = query.shape[1]
-    num_blocks = -(-count // LONGEST_BLOCK)
-    positions = _split(positions, num_blocks)
+    num_chunks = -(-count // LONGEST_CHUNK)
+    positions = _split(positions, num_chunks)
 
-    def context(number: Tensor, block: Tensor, *shared: Tensor) -> Tensor:
+    def context_of(number: Tensor, chunk: Tensor, *shared: Tensor) -> Tensor:
         key, value = shared
-        found, _ = attend(
-            block, key, value, mask_logits, positions[number], dropout
+        context, _ = attend(
+            chunk, key, value, mask_logits, positions[number], dropout
         )
-        return found
+        return context
 
-    blocks = by_blocks(context, _split(query, num_blocks), key, value)
-    joined = ops.reshape(
-        ops.moveaxis(blocks, 0, 1), (ops.shape(query)[0], -1, *query.shape[2:])
+    chunks = map_chunks(context_of, _split(query, num_chunks), key, value)
+    context = ops.reshape(
+        ops.moveaxis(chunks, 0, 1), (ops.shape(query)[0], -1, *query.shape[2:])
     )
-    return joined[:, :count], None
+    return context[:, :count], None
 
 
-def _split(x: Tensor, num_blocks: int) -> Tensor:
-    """Returns `[num_blocks, batch, n, ...]` of `[batch, count, ...]`."""
+def _split(x: Tensor, num_chunks: int) -> Tensor:
+    """Returns `[num_chunks, batch, n, ...]` of `[batch, count, ...]`."""
     count = x.shape[1]
-    size = -(-count // num_blocks)
+    size = -(-count // num_chunks)
     padding = [(0, 0)] * len(x.shape)
-    padding[1] = (0, num_blocks * size - count)
+    padding[1] = (0, num_chunks * size - count)
     x = ops.reshape(
-        ops.pad(x, padding), (ops.shape(x)[0], num_blocks, size, *x.shape[2:])
+        ops.pad(x, padding), (ops.shape(x)[0], num_chunks, size, *x.shape[2:])
     )
     return ops.moveaxis(x, 1, 0)

@@ -77,9 +77,13 @@ class _BlockPart(ConfiguredLayer):
     layer_norm: keras.layers.LayerNormalization
     output_dropout: ExampleDropout
 
+    def _adds_bias_later(self, training: bool) -> bool:
+        """Returns whether `add_and_normalize` adds the output's bias."""
+        return training and not _is_quantized(self.output_dense)
+
     def _output(self, inner: Tensor, training: bool) -> Tensor:
-        """Returns `[..., H]` of `[..., width]`, in training without bias."""
-        if training and not _is_quantized(self.output_dense):
+        """Returns `[..., H]` of `[..., width]`, perhaps without bias."""
+        if self._adds_bias_later(training):
             return ops.matmul(inner, self.output_dense.kernel)
         return self.output_dense(inner)
 
@@ -102,7 +106,7 @@ class _BlockPart(ConfiguredLayer):
         """
         norm, dropout = self.layer_norm, self.output_dropout
         output = ops.reshape(output, ops.shape(hidden))
-        if not training or _is_quantized(self.output_dense):
+        if not self._adds_bias_later(training):
             output = dropout(
                 output, keys=dropout_keys, training=training, rows=positions
             )
@@ -233,9 +237,8 @@ class FeedForward(_BlockPart):
     def call(self, hidden: Tensor, training: bool = False) -> Tensor:
         """Returns the output `[batch * n, H]` for hidden `[batch, n, H]`."""
         flat = ops.reshape(hidden, (-1, self.config.hidden_size))
-        if not training or any(
-            map(_is_quantized, (self.intermediate, self.output_dense))
-        ):
+        adds_bias_later = self._adds_bias_later(training)
+        if not adds_bias_later or _is_quantized(self.intermediate):
             return self._output(self.intermediate(flat), training)
         return recomputed_product(_biased_activation, self.activation)(
             ops.cast(self.output_dense.kernel, self.compute_dtype),

@@ -22,7 +22,10 @@ if ON_TENSORFLOW:
 
 
 def _of_tensors(function: Callable) -> Callable:
-    """Returns a function that reads variables first, where a tape sees it."""
+    """Returns `function` of tensors; variables are read before it is called.
+
+    So a gradient tape records the reading, which it needs for their gradients.
+    """
 
     @tf.autograph.experimental.do_not_convert
     def call(*arguments: object) -> Any:
@@ -53,7 +56,7 @@ def _traced(function: Callable, xla: bool | None) -> Callable:
     return _of_tensors(tf.function(function, jit_compile=xla, autograph=False))
 
 
-def _recomputed(
+def _value_and_gradients(
     function: Callable, gradient: Tensor, *arguments: Tensor
 ) -> tuple[Tensor, list[Tensor | None]]:
     """Returns the result and, of its gradient, that of each float argument."""
@@ -61,16 +64,16 @@ def _recomputed(
     with tf.GradientTape() as tape:
         tape.watch(floats)
         result = function(*arguments)
-    found = iter(tape.gradient(result, floats, gradient))
+    gradients = iter(tape.gradient(result, floats, gradient))
     return result, [
-        next(found) if x.dtype.is_floating else None for x in arguments
+        next(gradients) if x.dtype.is_floating else None for x in arguments
     ]
 
 
 def _gradients(
     function: Callable, gradient: Tensor, *arguments: Tensor
 ) -> list[Tensor | None]:
-    return _recomputed(function, gradient, *arguments)[1]
+    return _value_and_gradients(function, gradient, *arguments)[1]
 
 
 @functools.cache
@@ -88,10 +91,10 @@ def fused(function: Callable, *constants: object) -> Callable:
 
     @_of_tensors
     @tf.custom_gradient
-    def joined(*arguments: tf.Tensor) -> tuple:
+    def fused_function(*arguments: tf.Tensor) -> tuple:
         return forward(*arguments), lambda g: backward(g, *arguments)
 
-    return joined
+    return fused_function
 
 
 def product(inputs: Tensor, weight: Tensor) -> Tensor:
@@ -108,7 +111,7 @@ def product(inputs: Tensor, weight: Tensor) -> Tensor:
 
     @_of_tensors
     @tf.custom_gradient
-    def joined(inputs: tf.Tensor, weight: tf.Tensor) -> tuple:
+    def matmul(inputs: tf.Tensor, weight: tf.Tensor) -> tuple:
         def gradients(gradient: tf.Tensor) -> tuple:
             # Otherwise the weight is transposed at the start, and kept.
             with tf.control_dependencies([gradient]):
@@ -121,7 +124,7 @@ def product(inputs: Tensor, weight: Tensor) -> Tensor:
 
         return tf.matmul(inputs, weight), gradients
 
-    return joined(inputs, weight)
+    return matmul(inputs, weight)
 
 
 @functools.cache
@@ -139,29 +142,34 @@ def recomputed_product(function: Callable, *constants: object) -> Callable:
         return keras.ops.matmul(forward(*arguments), weight)
 
     if not ON_TENSORFLOW:
-        again = keras.remat(plain)
-        return lambda *given: again(*map(keras.ops.convert_to_tensor, given))
-    backward = compiled(_recomputed, functools.partial(function, *constants))
+        remat = keras.remat(plain)
+        return lambda *arguments: remat(
+            *map(keras.ops.convert_to_tensor, arguments)
+        )
+    backward = compiled(
+        _value_and_gradients, functools.partial(function, *constants)
+    )
 
     @_of_tensors
     @tf.custom_gradient
-    def joined(weight: tf.Tensor, *arguments: tf.Tensor) -> tuple:
+    def checkpointed(weight: tf.Tensor, *arguments: tf.Tensor) -> tuple:
         def gradients(gradient: tf.Tensor) -> tuple:
-            result, found = backward(
+            result, of_arguments = backward(
                 tf.matmul(gradient, weight, transpose_b=True), *arguments
             )
-            return tf.matmul(result, gradient, transpose_a=True), *found
+            of_weight = tf.matmul(result, gradient, transpose_a=True)
+            return of_weight, *of_arguments
 
         return plain(weight, *arguments), gradients
 
-    return joined
+    return checkpointed
 
 
 def _zero_after(gradient: Tensor) -> Tensor:
-    """Returns a False, and 0, that is known only when the gradient is.
+    """Returns False, which as a number is 0, but not before the gradient.
 
     No number is both finite and infinite, which neither TensorFlow's graph
-    optimizer nor XLA finds out.
+    optimizer nor XLA finds out; so neither makes it a constant.
     """
     # A sum, since there may be no rows.
     first = tf.reduce_sum(tf.reshape(gradient, [-1])[:1])
@@ -188,7 +196,7 @@ def rematerialized(
 
     @_of_tensors
     @tf.custom_gradient
-    def joined(*arguments: tf.Tensor) -> tuple:
+    def checkpointed(*arguments: tf.Tensor) -> tuple:
         def gradients(gradient: tf.Tensor) -> list[Tensor | None]:
             zero = _zero_after(gradient)
             late = [
@@ -200,7 +208,7 @@ def rematerialized(
 
         return function(*arguments), gradients
 
-    return joined(*weights, *inputs)
+    return checkpointed(*weights, *inputs)
 
 
 @functools.cache
@@ -217,97 +225,97 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
 
     @_of_tensors
     @tf.custom_gradient
-    def joined(*arguments: tf.Tensor) -> tuple:
+    def with_own_gradient(*arguments: tf.Tensor) -> tuple:
         # Otherwise a tape would ask for the gradient of the function's own
         # operations, which may have none.
         result, *needed = forward(*map(tf.stop_gradient, arguments))
 
-        def gradients(found: tf.Tensor) -> list:
-            first = compiled(gradient)(found, *arguments, *needed)
+        def gradients(of_result: tf.Tensor) -> list:
+            first = compiled(gradient)(of_result, *arguments, *needed)
             return [*first, *[None] * (len(arguments) - len(first))]
 
         return result, gradients
 
-    return joined
+    return with_own_gradient
 
 
-def by_blocks(function: Callable, blocks: Tensor, *shared: Tensor) -> Tensor:
-    """Returns `function(number, block, *shared)` of all blocks, stacked.
+def map_chunks(function: Callable, chunks: Tensor, *shared: Tensor) -> Tensor:
+    """Returns `function(number, chunk, *shared)` of all chunks, stacked.
 
-    One block after the other, forward and backward: nothing that is computed of
-    a block is kept while the next is. The gradient computes it again, in a
+    One chunk after the other, forward and backward: nothing that is computed of
+    a chunk is kept while the next is. The gradient computes it again, in a
     loop of its own, so that no compiler can keep it either.
 
     Args:
-        function: its result has the shape and type of a block.
-        blocks: `[num_blocks, ...]`.
-        shared: float tensors that every block needs.
+        function: its result has the shape and type of a chunk.
+        chunks: `[num_chunks, ...]`.
+        shared: float tensors that every chunk needs.
     """
-    num_blocks = blocks.shape[0]
-    numbers = keras.ops.arange(num_blocks, dtype="int32")
+    num_chunks = chunks.shape[0]
+    numbers = keras.ops.arange(num_chunks, dtype="int32")
     if not ON_TENSORFLOW:
         return keras.ops.map(
-            lambda of: keras.remat(functools.partial(function, of[0]))(
-                of[1], *shared
-            ),
-            (numbers, blocks),
+            lambda numbered: keras.remat(
+                functools.partial(function, numbered[0])
+            )(numbered[1], *shared),
+            (numbers, chunks),
         )
 
     @_of_tensors
     @tf.custom_gradient
-    def joined(blocks: tf.Tensor, *shared: tf.Tensor) -> tuple:
+    def mapped(chunks: tf.Tensor, *shared: tf.Tensor) -> tuple:
         def gradients(gradient: tf.Tensor) -> list[tf.Tensor]:
-            return _gradients_by_blocks(function, gradient, blocks, *shared)
+            return _gradients_by_chunks(function, gradient, chunks, *shared)
 
         return tf.map_fn(
-            lambda number: function(number, blocks[number], *shared),
+            lambda number: function(number, chunks[number], *shared),
             numbers,
             parallel_iterations=1,
-            fn_output_signature=blocks.dtype,
+            fn_output_signature=chunks.dtype,
         ), gradients
 
-    return joined(blocks, *shared)
+    return mapped(chunks, *shared)
 
 
-def _gradients_by_blocks(
-    function: Callable, gradient: Tensor, blocks: Tensor, *shared: Tensor
+def _gradients_by_chunks(
+    function: Callable, gradient: Tensor, chunks: Tensor, *shared: Tensor
 ) -> list[Tensor]:
-    """Returns the gradients of `by_blocks` by its tensors."""
-    num_blocks = blocks.shape[0]
+    """Returns the gradients of `map_chunks` by its tensors."""
+    num_chunks = chunks.shape[0]
 
     def add(
-        number: Tensor, found: tf.TensorArray, *sums: Tensor
+        number: Tensor, gradients: tf.TensorArray, *sums: Tensor
     ) -> tuple[Any, ...]:
-        of_block, *parts = _gradients(
+        of_chunk, *parts = _gradients(
             functools.partial(function, number),
             gradient[number],
-            blocks[number],
+            chunks[number],
             *shared,
         )
         return (
             number + 1,
-            found.write(number, of_block),
+            gradients.write(number, of_chunk),
             *map(_sum, sums, parts),
         )
 
     # Many parts are added, so in no less than float32.
     wide = [keras.backend.result_type(x.dtype, "float32") for x in shared]
-    _, found, *sums = tf.while_loop(
-        lambda number, *_: number < num_blocks,
+    _, gradients, *sums = tf.while_loop(
+        lambda number, *_: number < num_chunks,
         add,
         (
             tf.constant(0),
-            tf.TensorArray(blocks.dtype, num_blocks),
+            tf.TensorArray(chunks.dtype, num_chunks),
             *(
                 tf.zeros_like(x, dtype)
                 for x, dtype in zip(shared, wide, strict=True)
             ),
         ),
         parallel_iterations=1,
-        maximum_iterations=num_blocks,
+        maximum_iterations=num_chunks,
     )
     totals = [tf.cast(s, x.dtype) for s, x in zip(sums, shared, strict=True)]
-    return [found.stack(), *totals]
+    return [gradients.stack(), *totals]
 
 
 def states_at(hidden: Tensor, positions: Tensor) -> Tensor:
@@ -343,7 +351,7 @@ def shared_use(
         return keras.ops.cast(weight, value.dtype), weight
 
     @tf.custom_gradient
-    def joined(weight: tf.Tensor, value: tf.Tensor) -> tuple:
+    def use(weight: tf.Tensor, value: tf.Tensor) -> tuple:
         def gradients(part: tf.Tensor, total: tf.Tensor) -> tuple:
             if is_last:
                 return tf.cast(part, weight.dtype), None
@@ -353,7 +361,7 @@ def shared_use(
 
         return (tf.identity(value), tf.identity(weight)), gradients
 
-    return joined(weight, value)
+    return use(weight, value)
 
 
 def dense(gradient: Any) -> Tensor:
@@ -373,5 +381,5 @@ def argmax(x: Tensor) -> Tensor:
         return keras.ops.cast(keras.ops.argmax(x, axis=-1), "int32")
     # Of rows, as logits are made: XLA for TPUs copies them into another shape.
     rows = tf.reshape(x, (-1, x.shape[-1]))
-    found = tf.argmax(rows, axis=-1, output_type=tf.int32)
-    return tf.reshape(found, keras.ops.shape(x)[:-1])
+    indices = tf.argmax(rows, axis=-1, output_type=tf.int32)
+    return tf.reshape(indices, keras.ops.shape(x)[:-1])

@@ -62,7 +62,7 @@ def as_model_config(config: Config) -> ModelConfig:
     return from_dict(ModelConfig, config, "a layer's config")
 
 
-def changed_layers(model: keras.Model) -> dict[str, dict]:
+def layer_changes(model: keras.Model) -> dict[str, dict]:
     """Returns the changes made to layers after construction, by path.
 
     That is what their constructors do not know: that they are frozen,
@@ -91,7 +91,9 @@ def changed_layers(model: keras.Model) -> dict[str, dict]:
     return found
 
 
-def change_layers(model: keras.Model, changes: Mapping[str, Mapping]) -> None:
+def apply_layer_changes(
+    model: keras.Model, changes: Mapping[str, Mapping]
+) -> None:
     """Makes the changes that `changed_layers` returned of a like model."""
     layers = _layers_by_path(model)
     if any("trainable" in change for change in changes.values()):

@@ -13,7 +13,7 @@ from albert_tf.config import require
 from albert_tf.modeling.kernels import argmax, with_gradient
 
 # (weighted sum, weight), scalars.
-Pair = tuple[Tensor, Tensor]
+WeightedSum = tuple[Tensor, Tensor]
 # That of SimCSE (Gao et al. 2021).
 CONTRAST_TEMPERATURE = 0.05
 # The logit of what is no answer; finite, so that its gradient is 0 and not NaN.
@@ -25,10 +25,12 @@ def negative_log_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
     labels = _without_last_axis(ops.cast(labels, "int32"), logits[..., 0])
     # (tiny, 64 x 64 tokens, bfloat16: step +29 % with TensorFlow's own; base,
     # 2 x 512: +1 %.)
-    return with_gradient(_likelihood, _likelihood_gradient)(logits, labels)
+    return with_gradient(_cross_entropy, _cross_entropy_gradient)(
+        logits, labels
+    )
 
 
-def _likelihood(
+def _cross_entropy(
     logits: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns -log p(label), the largest logit and log sum exp beyond it.
@@ -46,7 +48,7 @@ def _likelihood(
     return ops.where(known, losses, math.nan), peak, log_sum
 
 
-def _likelihood_gradient(
+def _cross_entropy_gradient(
     gradient: Tensor,
     logits: Tensor,
     labels: Tensor,
@@ -83,7 +85,7 @@ def _comparable(
     return ops.where(broadcast_weights(weights, labels) > 0, labels, 0)
 
 
-def _weighted(losses: Tensor, weights: Tensor | None) -> Pair:
+def _weighted(losses: Tensor, weights: Tensor | None) -> WeightedSum:
     if weights is None:
         return ops.sum(losses), ops.sum(ops.ones_like(losses))
     weights = broadcast_weights(weights, losses)
@@ -121,7 +123,7 @@ def _without_last_axis(values: Tensor, like: Tensor) -> Tensor:
 
 def weighted_cross_entropy(
     logits: Tensor, labels: Tensor, weights: Tensor | None
-) -> Pair:
+) -> WeightedSum:
     """Returns (sum of weight * -log p(label), sum of weights), scalars.
 
     `logits` are `[..., classes]`.
@@ -130,7 +132,7 @@ def weighted_cross_entropy(
     return _weighted(negative_log_likelihood(logits, labels), weights)
 
 
-def weighted_contrast(vectors: Tensor, weights: Tensor | None) -> Pair:
+def weighted_contrast(vectors: Tensor, weights: Tensor | None) -> WeightedSum:
     """Returns (weighted sum, weight) of InfoNCE on vectors `[batch, 2, H]`.
 
     For the first vector of a row the second one is the right answer, among
@@ -150,7 +152,7 @@ def weighted_contrast(vectors: Tensor, weights: Tensor | None) -> Pair:
 
 def weighted_squared_error(
     predictions: Tensor, labels: Tensor, weights: Tensor | None
-) -> Pair:
+) -> WeightedSum:
     """Returns (sum of weight * squared error, sum of weights), scalars."""
     labels = _comparable(labels, weights, predictions, "float32")
     error = ops.cast(predictions, "float32") - labels
@@ -159,7 +161,7 @@ def weighted_squared_error(
 
 def weighted_binary_cross_entropy(
     logits: Tensor, labels: Tensor, weights: Tensor | None
-) -> Pair:
+) -> WeightedSum:
     """Returns (sum of weight * -log p(label), sum of weights), scalars.
 
     `logits` `[...]` are those of label 1; labels are 0 or 1.

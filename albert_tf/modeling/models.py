@@ -26,9 +26,9 @@ from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.modeling.kernels import ON_TENSORFLOW, states_at
 from albert_tf.modeling.layers import (
     Config,
+    apply_layer_changes,
     as_model_config,
-    change_layers,
-    changed_layers,
+    layer_changes,
     serializable,
 )
 from albert_tf.modeling.weights import pretrained
@@ -460,7 +460,7 @@ class AlbertModel(FittableModel):
             "remat": self.remat,
             "attention": self.attention,
             "head_options": self.head_options,
-            "changed_layers": changed_layers(self),
+            "changed_layers": layer_changes(self),
         }
 
     @classmethod
@@ -472,7 +472,7 @@ class AlbertModel(FittableModel):
         # Files of earlier versions have none.
         changes = arguments.pop("changed_layers", {})
         model = super().from_config(arguments, custom_objects)
-        change_layers(model, changes)
+        apply_layer_changes(model, changes)
         return model
 
     @classmethod

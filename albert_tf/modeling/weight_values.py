@@ -117,7 +117,8 @@ def recomputed(layer: keras.layers.Layer) -> Callable:
 
     def call(*inputs: Tensor, **constants: object) -> tuple[Tensor, None]:
         def first_output(*arguments: Tensor) -> Tensor:
-            with _scope(zip(floats, arguments, strict=False)):
+            values = arguments[: len(floats)]
+            with _scope(zip(floats, values, strict=True)):
                 return layer(*arguments[len(floats) :], **constants)[0]
 
         values = [variable.value for variable in floats]

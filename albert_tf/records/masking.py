@@ -44,7 +44,7 @@ class MaskingIds(NamedTuple):
     weights: np.ndarray | None = None
 
     @classmethod
-    def of(cls, tokenizer: Any) -> "MaskingIds":
+    def from_tokenizer(cls, tokenizer: Any) -> "MaskingIds":
         """Returns the ids of a tokenizer."""
         return cls(
             tokenizer.special_ids, tokenizer.mask_id, tokenizer.replacement_ids
@@ -353,19 +353,21 @@ def _fill_budgets(
         around < np.arange(longest + 1), np.maximum(-around, 0), _ALL
     )
     still_free[:, 0] = _ALL
-    drawn = np.arange(len(ngrams)) * ngrams.shape[1]
-    for word in order:
+    next_ngram = np.arange(len(ngrams)) * ngrams.shape[1]
+    for cells in order:
         if not np.count_nonzero(remaining):
             return
-        ngram = ngrams.take(drawn, mode="clip")
+        ngram = ngrams.take(next_ngram, mode="clip")
         # As many of its words as the budget has room for.
-        limit = words.tokens_before[word] + remaining
-        length = words.at_token.take(limit, mode="clip") - word
+        end_token = words.tokens_before[cells] + remaining
+        length = words.at_token.take(end_token, mode="clip") - cells
         np.minimum(length, ngram, out=length)
-        length *= (ngram <= run_left[word]) & (length <= free[word])
-        np.subtract(limit, words.tokens_before[word + length], out=remaining)
-        drawn += np.sign(length)
-        near = around + word
+        length *= (ngram <= run_left[cells]) & (length <= free[cells])
+        np.subtract(
+            end_token, words.tokens_before[cells + length], out=remaining
+        )
+        next_ngram += np.sign(length)
+        near = around + cells
         free[near] = np.minimum(free[near], still_free.take(length, axis=1))
         ngram_counts += np.bincount(length, minlength=len(ngram_counts))
 

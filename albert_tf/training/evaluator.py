@@ -53,7 +53,7 @@ class Evaluator:
         """Returns the number of devices; the CPUs of a machine are one."""
         return self.strategy.num_replicas_in_sync if accelerator() else 1
 
-    def devices(self) -> str:
+    def describe_devices(self) -> str:
         """Returns a description, such as `8 replicas on GPU`."""
         number = self.strategy.num_replicas_in_sync
         replicas = "1 replica" if number == 1 else f"{number} replicas"
@@ -94,7 +94,7 @@ class Evaluator:
     ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
         """Returns `sum:` and `weight:` of each metric over the global batch.
 
-        The arrays are the label weights `[classes]`, by the name of the
+        The arrays are the label counts `[classes]`, by the name of the
         baseline. Or `with_outputs` those of the heads, `[batch, ...]` with the
         padding of the replicas' shares, on every worker; the scalars are then
         those of the losses.
@@ -142,7 +142,7 @@ class Evaluator:
         num_applications: int | None,
         with_outputs: bool,
     ) -> tuple[Scalars, Tensors]:
-        """Returns scalars, and the heads' outputs or the label weights."""
+        """Returns scalars, and the heads' outputs or the label counts."""
         outputs = self.model(
             features,
             training=False,
@@ -153,11 +153,11 @@ class Evaluator:
         if with_outputs:
             return reduced_scalars(named_pairs(pairs)), outputs
         pairs |= self.training_loss.metrics(outputs, features)
-        labels = self.training_loss.label_weights(outputs, features)
-        totals = all_reduce(list(labels.values()))
+        counts = self.training_loss.label_counts(outputs, features)
+        totals = all_reduce(list(counts.values()))
         return (
             reduced_scalars(named_pairs(pairs)),
-            dict(zip(labels, totals, strict=True)),
+            dict(zip(counts, totals, strict=True)),
         )
 
     def _first(self, reduced: Any) -> Any:

@@ -29,8 +29,9 @@ def named_pairs(pairs: Mapping[str, tuple]) -> Sums:
 class TracePerShape:
     """A function that is compiled separately for each shape of batches.
 
-    A single tf.function would warn of its many traces, or relax them and sum
-    in another order than a resumed run, which has seen other shapes.
+    A single tf.function would warn of its many traces; with `reduce_retracing`
+    it would relax them, and sum in another order than a resumed run, which has
+    seen other shapes.
     """
 
     def __init__(self, function: Callable, *, xla: bool = False) -> None:

@@ -255,8 +255,8 @@ class _Loop:
             return
         self.compiled.add(key)
         self.state.log(
-            f"Compiling the training step for {self.trainer.devices()} "
-            "(first call) ..."
+            "Compiling the training step for "
+            f"{self.trainer.describe_devices()} (first call) ..."
         )
         begin = time.monotonic()
         yield

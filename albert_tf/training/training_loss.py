@@ -58,10 +58,13 @@ class TrainingLoss:
                 pairs[term.accuracy] = correct, tf.reduce_sum(weights)
         return pairs
 
-    def label_weights(
+    def label_counts(
         self, outputs: dict, features: dict
     ) -> dict[str, tf.Tensor]:
-        """Returns the weight of each class, `[classes]`, by baseline name."""
+        """Returns the weight of each class, `[classes]`, by baseline name.
+
+        Where all labels weigh 1 that is the number of its labels.
+        """
         return {
             term.baseline: tf.math.unsorted_segment_sum(
                 tf.reshape(_weights(term, features), [-1]),
@@ -91,10 +94,11 @@ def pretraining_loss(
 
 
 def head_loss(head: str, loss_weight: float = 1.0) -> TrainingLoss:
-    """Returns the `loss` of a row of HEADS, and `accuracy` if it has classes.
+    """Returns the training loss of a row of HEADS: `loss`, and `accuracy`.
 
-    The evaluation of a task computes the other metrics. `loss_weight` is the
-    factor of what is minimized, not of what is reported.
+    Heads without classes have no accuracy. The evaluation of a task computes
+    the other metrics. `loss_weight` is the factor of what is minimized, not of
+    what is reported.
     """
     row = HEADS[head]
     return TrainingLoss(

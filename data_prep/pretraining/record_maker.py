@@ -198,7 +198,7 @@ class RecordMaker:
             counter_rng.fold_in(keys, _MASKS),
             config=self.masking,
             num_slots=num_slots(self.config, self.masking),
-            ids=MaskingIds.of(self.tokenizer),
+            ids=MaskingIds.from_tokenizer(self.tokenizer),
         )
         columns["token_boundary"] = columns.pop("word_starts")
         columns.update(masked.features)

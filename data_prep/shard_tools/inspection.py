@@ -115,7 +115,7 @@ def _mask(
         counter_rng.fold_in(0, number),
         config=rules.masking,
         num_slots=rules.num_slots,
-        ids=MaskingIds.of(rules.tokenizer),
+        ids=MaskingIds.from_tokenizer(rules.tokenizer),
     ).features
 
 

@@ -11,7 +11,7 @@ from albert_tf.config import REMAT, override
 from albert_tf.modeling import attention
 from albert_tf.modeling.attention import (
     attend,
-    attend_in_blocks,
+    attend_in_chunks,
     mask_to_logits,
 )
 from albert_tf.modeling.dropout import apply_dropout
@@ -67,12 +67,12 @@ def test_blocks_give_the_context_and_gradients_of_the_whole(
     form, length, dtype, tolerance, monkeypatch
 ):
     # Of 12 queries three whole blocks, of 7 one that is padded.
-    monkeypatch.setattr(attention, "LONGEST_BLOCK", 4)
+    monkeypatch.setattr(attention, "LONGEST_CHUNK", 4)
     run = results
     if form != "eager":
         run = tf.function(results, jit_compile=form == "xla", autograph=False)
     expected = run(attend, length, dtype)
-    found = run(attend_in_blocks, length, dtype)
+    found = run(attend_in_chunks, length, dtype)
     for whole, part in zip(expected, found, strict=True):
         assert part.dtype == whole.dtype
         np.testing.assert_allclose(
@@ -92,26 +92,26 @@ def test_a_model_in_blocks_is_the_same_model(remat, monkeypatch):
     features = random_features(config)
     options = {"keys": KEYS, "heads_only": True}
     whole = model_results(model, features, **options)
-    monkeypatch.setattr(attention, "LONGEST_BLOCK", 5)
-    monkeypatch.setattr(attention, "attend_in_blocks", counted := Counted())
+    monkeypatch.setattr(attention, "LONGEST_CHUNK", 5)
+    monkeypatch.setattr(attention, "attend_in_chunks", counted := Counted())
     found = model_results(model, features, **options)
     assert counted.calls
     assert_equal_results(found, whole, 1e-9)
 
 
 class Counted:
-    """`attend_in_blocks` that counts its calls."""
+    """`attend_in_chunks` that counts its calls."""
 
     def __init__(self):
         self.calls = 0
 
     def __call__(self, *args):
         self.calls += 1
-        return attend_in_blocks(*args)
+        return attend_in_chunks(*args)
 
 
 def test_weights_that_are_asked_for_are_those_of_the_whole(monkeypatch):
-    monkeypatch.setattr(attention, "LONGEST_BLOCK", 5)
+    monkeypatch.setattr(attention, "LONGEST_CHUNK", 5)
     model = randomise(AlbertForPretraining(SMALL))
     features = random_features(SMALL)
     outputs = model(features, output_attentions=True)

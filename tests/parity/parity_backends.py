@@ -115,9 +115,9 @@ def loaded_again(path):
 def largest_difference_of_blocks():
     """Between attention in blocks of queries and the whole, by all outputs."""
     states = np.random.default_rng(1).normal(size=(3, 2, 7, 3, 4))
-    attention.LONGEST_BLOCK = 4
+    attention.LONGEST_CHUNK = 4
     found = []
-    for function in (attention.attend, attention.attend_in_blocks):
+    for function in (attention.attend, attention.attend_in_chunks):
         tensors = [keras.Variable(x).value for x in states]
         context, _ = function(
             *tensors,

@@ -207,7 +207,7 @@ def check_gradients():
         # And with masks that are drawn.
         model(features, training=True)
     # Blocks of queries are computed again, each for itself.
-    attention.LONGEST_BLOCK = 4
+    attention.LONGEST_CHUNK = 4
     found.append(jax_outputs(model, features, keys)[2])
     gradients, *recomputed = found
     assert max(abs(part).max() for part in gradients) > 1e-4

@@ -85,7 +85,7 @@ def test_accuracies_count_the_weighted_labels_alone(outputs, features):
 
 def test_baselines_count_each_class(outputs, features):
     loss = pretraining_loss(SENTENCE_OBJECTIVES["sop"])
-    counts = loss.label_weights(outputs, features)
+    counts = loss.label_counts(outputs, features)
     assert {name: count.numpy().tolist() for name, count in counts.items()} == {
         "most_frequent_token_accuracy": [0, 2, 2, 2, 1],
         "majority_order_accuracy": [0, 2],
@@ -110,7 +110,7 @@ def test_a_head_with_classes_has_an_accuracy():
     metrics = loss.metrics({"logits": logits}, features)
     assert numbers(metrics) == {"accuracy": (1.0, 2.0)}
     # Tasks compute their baselines from all labels.
-    assert loss.label_weights({"logits": logits}, features) == {}
+    assert loss.label_counts({"logits": logits}, features) == {}
 
 
 def test_a_head_without_classes_has_a_loss_alone():

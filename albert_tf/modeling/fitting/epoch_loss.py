@@ -7,7 +7,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.losses import Pair
+from albert_tf.modeling.losses import WeightedSum
 
 
 class EpochLoss(keras.metrics.Mean):
@@ -36,7 +36,7 @@ class EpochLoss(keras.metrics.Mean):
         finally:
             self._is_open = False
 
-    def add(self, pairs: Sequence[Pair], loss: Tensor) -> None:
+    def add(self, pairs: Sequence[WeightedSum], loss: Tensor) -> None:
         """Adds a batch's pairs, whose means have the sum `loss`."""
         if self._is_open and pairs:
             sums, weights = zip(*pairs, strict=True)

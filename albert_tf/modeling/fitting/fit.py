@@ -16,7 +16,7 @@ from albert_tf.modeling.fitting.epoch_loss import EpochLoss
 from albert_tf.modeling.fitting.labels import HeadLabels
 from albert_tf.modeling.heads.spans import END_NEEDS_START
 from albert_tf.modeling.inputs import checked_features
-from albert_tf.modeling.losses import Pair, broadcast_weights
+from albert_tf.modeling.losses import WeightedSum, broadcast_weights
 
 _DATA = ("x", "y", "sample_weight")
 
@@ -223,7 +223,7 @@ class FittableModel(CheckedSteps):
             "one, or train another model class.",
         )
         labels, weights = self._labels().in_range(x, y, sample_weight, y_pred)
-        pairs: list[Pair] = []
+        pairs: list[WeightedSum] = []
         for head in self.heads.values():
             pairs += head.losses(y_pred, labels, weights).values()
         means = [value / ops.maximum(weight, 1e-12) for value, weight in pairs]

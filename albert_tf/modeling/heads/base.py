@@ -16,7 +16,7 @@ from albert_tf.modeling.heads.pooling import (
     read_width,
 )
 from albert_tf.modeling.layers import Config, ConfiguredLayer
-from albert_tf.modeling.losses import Pair, weighted_cross_entropy
+from albert_tf.modeling.losses import WeightedSum, weighted_cross_entropy
 
 Tensors = dict[str, Tensor]
 
@@ -36,7 +36,7 @@ class LabelledOutput:
 
     output: str
     label: str
-    loss: Callable[..., Pair] = weighted_cross_entropy
+    loss: Callable[..., WeightedSum] = weighted_cross_entropy
     num_classes: Callable[["Head", tuple], int] | None = None
     loss_weight: float = 1.0
 
@@ -129,7 +129,7 @@ class Head(ConfiguredLayer):
     @classmethod
     def losses(
         cls, outputs: dict, labels: Mapping, weights: Mapping
-    ) -> dict[str, Pair]:
+    ) -> dict[str, WeightedSum]:
         """Returns (weighted sum, weight) by output, times the factors.
 
         Labels and weights are by output, too; weights are 1 where absent.
@@ -146,7 +146,7 @@ class Head(ConfiguredLayer):
         return pairs
 
     @classmethod
-    def loss(cls, outputs: dict, features: dict) -> Pair | None:
+    def loss(cls, outputs: dict, features: dict) -> WeightedSum | None:
         """Returns (weighted sum, weight); None for a head without labels."""
         labels = {
             trained.output: features[trained.label]

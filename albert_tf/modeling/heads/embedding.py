@@ -9,7 +9,7 @@ from keras import ops
 from albert_tf.modeling.heads.base import Head, Tensors
 from albert_tf.modeling.heads.pooling import EMBEDDINGS
 from albert_tf.modeling.layers import Config, serializable
-from albert_tf.modeling.losses import Pair, weighted_contrast
+from albert_tf.modeling.losses import WeightedSum, weighted_contrast
 
 
 @serializable
@@ -64,7 +64,7 @@ class SentenceEmbeddingHead(Head):
         }
 
     @classmethod
-    def loss(cls, outputs: dict, features: dict) -> Pair | None:
+    def loss(cls, outputs: dict, features: dict) -> WeightedSum | None:
         """Returns the `weighted_contrast` of pairs; None for single texts."""
         vectors = outputs["embedding"]
         if len(vectors.shape) == 2:

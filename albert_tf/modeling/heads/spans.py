@@ -15,7 +15,7 @@ from albert_tf.modeling.heads.base import (
 )
 from albert_tf.modeling.kernels import ON_TENSORFLOW, states_at
 from albert_tf.modeling.layers import Config, serializable
-from albert_tf.modeling.losses import Pair, weighted_binary_cross_entropy
+from albert_tf.modeling.losses import WeightedSum, weighted_binary_cross_entropy
 
 # Added to logits of positions that cannot be an answer (the original's value).
 _IMPOSSIBLE = -1e30
@@ -238,7 +238,7 @@ class AnswerableSpanHead(Head):
     @classmethod
     def losses(
         cls, outputs: dict, labels: Mapping, weights: Mapping
-    ) -> dict[str, Pair]:
+    ) -> dict[str, WeightedSum]:
         """Returns (weighted sum, weight) by output, times the factors."""
         require("end_logits" in outputs, END_NEEDS_START)
         return super().losses(outputs, labels, weights)

@@ -54,7 +54,7 @@ def test_static_records_are_the_dynamic_ones_masked():
         counter_rng.fold_in(keys, 2),
         config=MaskingConfig(),
         num_slots=4,
-        ids=MaskingIds.of(TOKENIZER),
+        ids=MaskingIds.from_tokenizer(TOKENIZER),
     )
     expected["token_boundary"] = expected.pop("word_starts")
     np.testing.assert_equal(found, expected | masked.features)

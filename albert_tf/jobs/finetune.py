@@ -85,15 +85,12 @@ def run_finetuning(
     """
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)
+    choose_settings = lookup(RECIPES, recipe, "recipe")
     tokenizer_path = tokenizer_dir or initial.tokenizer_path
     tokenizer = load_tokenizer(tokenizer_path)
+    examples = _read_examples(task, data_dir, log)
     config, model_config, recipe_line = _with_recipe(
-        # What there is to say of the rows is logged when they are used.
-        lookup(RECIPES, recipe, "recipe")(
-            task,
-            initial.config,
-            lambda: task.read(data_dir, "train", lambda _: None),
-        ),
+        choose_settings(task, initial.config, examples["train"]),
         config,
         initial.config,
         model_changes or {},
@@ -101,14 +98,10 @@ def run_finetuning(
     )
     check_vocab_size(model_config, tokenizer, tokenizer_path)
     _check_lengths(config, model_config)
-    examples = _read_examples(config, task, data_dir, log)
+    if config.finetuning.double_unordered:
+        examples["train"] = _in_both_orders(task, examples["train"])
     labels = list(task.labels) or task.kind.labels(examples["train"])
-    units = task.kind.label_units(examples["train"])
-    if units != LabelUnits():
-        log(
-            f"The numbers have the mean {units.mean:.4g} and the standard "
-            f"deviation {units.deviation:.4g}; they are learned in these units."
-        )
+    units = _label_units(task, examples["train"], log)
     builder = FeatureBuilder(
         task.kind, tokenizer, config.features, labels, workers, cache_dir, log
     )
@@ -157,6 +150,17 @@ def run_finetuning(
             else [*report, *filter(None, [recipe_line])],
         )
     )
+
+
+def _label_units(task: Task, examples: Sequence[Any], log: Log) -> LabelUnits:
+    """Returns the unit in which numbers are learned, logged."""
+    units = task.kind.label_units(examples)
+    if units != LabelUnits():
+        log(
+            f"The numbers have the mean {units.mean:.4g} and the standard "
+            f"deviation {units.deviation:.4g}; they are learned in these units."
+        )
+    return units
 
 
 def _class_weighted(
@@ -293,7 +297,7 @@ def _warn_of_untrained_positions(
 
 
 def _read_examples(
-    config: FinetuneConfig, task: Task, data_dir: str, log: Log
+    task: Task, data_dir: str, log: Log
 ) -> dict[str, Sequence[Any]]:
     """Returns the labelled examples of each split that the run needs."""
     examples = {
@@ -307,11 +311,14 @@ def _read_examples(
                     f"{example.location} has no label; {split} examples of "
                     f"{task.name} need one."
                 )
-    if config.finetuning.double_unordered:
-        require(
-            not task.ordered,
-            "double_unordered swaps the texts of pairs, and the labels of "
-            f"{task.name} depend on their order.",
-        )
-        examples["train"] = task.kind.in_both_orders(examples["train"])
     return examples
+
+
+def _in_both_orders(task: Task, examples: Sequence[Any]) -> Sequence[Any]:
+    """Returns pairs of texts, and the same with their texts swapped."""
+    require(
+        not task.ordered,
+        "double_unordered swaps the texts of pairs, and the labels of "
+        f"{task.name} depend on their order.",
+    )
+    return task.kind.in_both_orders(examples)

@@ -1,6 +1,6 @@
 """RECIPES: the settings that fine-tuning starts from, one row each."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.config import (
@@ -45,19 +45,20 @@ def _paper(task: Task, changes: Mapping[str, Any]) -> Recipe:
 
 
 def _fitting(
-    task: Task, model: ModelConfig, read: Callable, *, ngrams: bool = True
+    task: Task,
+    model: ModelConfig,
+    examples: Sequence[Any],
+    *,
+    ngrams: bool = True,
 ) -> Recipe:
     """Returns the paper's for models of its sizes, others for small ones.
 
     Heads of small models read n-grams beside the states, if `ngrams`.
-
-    `read` returns the training examples, on whose number the settings depend.
     (RESULTS.md, "Settings of fine-tuning for small models", has the search.)
     """
     width = model.hidden_size
     if width >= PAPER_WIDTH:
         return _paper(task, task.settings_v2)
-    examples = read()
     few = len(examples) <= FEW_EXAMPLES
     settings: dict[str, Any] = {
         "learning_rate": _FEW_RATE if few else _MANY_RATE,
@@ -87,17 +88,16 @@ def _fitting(
     )
 
 
-# Functions of the task, the architecture, and a function that reads the
-# training examples.
-RECIPES: dict[str, Callable[[Task, ModelConfig, Callable], Recipe]] = {
+# Functions of the task, the architecture, and the training examples.
+RECIPES: dict[str, Callable[[Task, ModelConfig, Sequence[Any]], Recipe]] = {
     "auto": _fitting,
     # To compare models: n-grams would hide much of what they have learned.
-    "encoder": lambda task, model, read: _fitting(
-        task, model, read, ngrams=False
+    "encoder": lambda task, model, examples: _fitting(
+        task, model, examples, ngrams=False
     ),
-    "v1": lambda task, model, read: _paper(task, {}),
-    "v2": lambda task, model, read: _paper(task, task.settings_v2),
-    "none": lambda task, model, read: Recipe({}, ""),
+    "v1": lambda task, model, examples: _paper(task, {}),
+    "v2": lambda task, model, examples: _paper(task, task.settings_v2),
+    "none": lambda task, model, examples: Recipe({}, ""),
 }
 
 

@@ -359,9 +359,9 @@ def settings(*flags, config_json, hidden_size=768):
     def main():
         task = tasks.chosen()
         config, changes, name = finetune.settings()
-        recipe = RECIPES[name](
-            task, model, lambda: task.read(FLAGS.data_dir, "train")
-        )
+        is_small = hidden_size < 768
+        examples = task.read(FLAGS.data_dir, "train") if is_small else []
+        recipe = RECIPES[name](task, model, examples)
         config, changes, line = with_recipe(config, changes, recipe)
         print(line)
         for part in to_dict(config).values():
@@ -408,7 +408,7 @@ def test_a_small_model_gets_other_settings_which_flags_replace(tmp_path):
     expected = RECIPES["auto"](
         CLASSIFICATION,
         override(ModelConfig(), narrow),
-        lambda: [Example(("A sea.",), "sea")] * 2,
+        [Example(("A sea.",), "sea")] * 2,
     ).settings
     assert used["learning_rate"] == expected["learning_rate"] > 2e-5
     assert used["pooling"] == "first"

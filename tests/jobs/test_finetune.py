@@ -144,7 +144,7 @@ def test_what_is_not_set_is_the_recipes(data_dir, pretrained, monkeypatch):
     )
     initial = find_initial_weights(pretrained).config
     expected = RECIPES["auto"](
-        task, initial, lambda: task.read(str(data_dir), "train")
+        task, initial, task.read(str(data_dir), "train")
     ).settings
     optimizer, training = (
         found["config"][name] for name in ("optimizer", "training")

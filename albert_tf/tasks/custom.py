@@ -18,7 +18,12 @@ from albert_tf.tasks.formats.columns import (
     multi_label_examples,
     text_examples,
 )
-from albert_tf.tasks.formats.conll import count_columns, read_conll
+from albert_tf.tasks.formats.conll import (
+    CONLL,
+    CONLLU,
+    count_columns,
+    read_conll,
+)
 from albert_tf.tasks.formats.entity_spans import (
     ENTITY_COLUMNS,
     TAGS_ADVICE,
@@ -51,7 +56,7 @@ from albert_tf.tasks.metrics import scalar
 from albert_tf.tasks.split_files import SplitFiles, training_file
 from albert_tf.tasks.splits import HeldOut, Split
 
-_CONLL_EXTENSIONS = (".conll", ".txt", ".tsv")
+_CONLL_EXTENSIONS = (CONLL, CONLLU, ".txt", ".tsv")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -149,13 +149,13 @@ def choice_examples(
 ) -> list[ChoiceExample]:
     """Returns the examples of a file: a context, choices, the right one.
 
-    The label is the name of a choice's column, or else the number of the
-    choice from 0, or its letter from A. Ids are the numbers of the examples
+    The label is the name of a choice (`Record.choices`), or else the number of
+    the choice from 0, or its letter from A. Ids are the numbers of the examples
     from 0.
 
-    `roles` are columns as `context`, as `choice` (each of a text or a list of
-    texts), as `label`, which `labelled` requires, and perhaps as `question`,
-    which is combined with every choice as in RACE.
+    `roles` are columns as `context`, as `choice` (see `Record.choices`), as
+    `label`, which `labelled` requires, and perhaps as `question`, which is
+    combined with every choice as in RACE.
 
     Raises:
         UserError: for columns that are missing, and for bad rows
@@ -168,11 +168,8 @@ def choice_examples(
     )
     has_label = have_labels(rows, roles, [label], labelled)
 
-    def with_choices(record: Record) -> tuple[Record, list[str]]:
-        choices: list[str] = []
-        for name in of_choices:
-            texts = record.texts(name)
-            choices += [texts] if isinstance(texts, str) else texts
+    def with_choices(record: Record) -> tuple[Record, list[str], list[str]]:
+        choices, names = record.choices(of_choices)
         if len(choices) < 2:
             raise RowError(
                 record.location,
@@ -180,23 +177,28 @@ def choice_examples(
                 "list in JSON lines, or several columns)",
                 f", got {len(choices)}",
             )
-        return record, choices
+        return record, choices, names
 
     found = rows.apply(with_choices)
-    counts = collections.Counter(len(choices) for _, choices in found)
+    counts = collections.Counter(len(choices) for _, choices, _ in found)
     usual = max(counts, key=counts.__getitem__, default=0)
-    right_ones = {str(record.values.get(label)).strip() for record, _ in found}
-    # A column of choices may be called like a number.
-    right_ones -= {*of_choices}
+    rights = [str(record.values.get(label)).strip() for record, *_ in found]
+    # A choice may be called like a number.
+    right_ones = {
+        right
+        for right, (*_, names) in zip(rights, found, strict=True)
+        if right not in names
+    }
     require(
-        "0" in right_ones
+        not usual
+        or "0" in right_ones
         or not right_ones >= {str(n + 1) for n in range(usual)},
         f"{rows.head}: the numbers of the right choices as {label!r} are those "
         f"from 1 to {usual}, expected them from 0; subtract 1 from each.",
     )
 
-    def example(row: tuple[Record, list[str]]) -> ChoiceExample:
-        record, choices = row
+    def example(row: tuple[Record, list[str], list[str]]) -> ChoiceExample:
+        record, choices, names = row
         if len(choices) != usual:
             raise RowError(
                 record.location,
@@ -205,7 +207,7 @@ def choice_examples(
             )
         right = None
         if has_label:
-            right = _choice_number(record, label, of_choices, usual)
+            right = _choice_number(record, label, names, usual)
         asked = roles.get("question", ())
         text, *questions = record.example_texts([context, *asked])
         for question in questions:
@@ -224,7 +226,7 @@ def _choice_number(
     record: Record, column: str, names: Sequence[str], number: int
 ) -> int:
     label = record.label(column)
-    # A column may be called like the number of another choice.
+    # A choice may be called like the number of another.
     ids = {str(choice): choice for choice in range(number)}
     ids |= {letter: n for n, letter in enumerate(LETTERS[:number])}
     also = ""

@@ -65,6 +65,8 @@ _ADVICE = (
 # Values of a column that says whether a text has a label.
 _TRUTH = {"1": True, "1.0": True, "true": True}
 _TRUTH |= {"0": False, "0.0": False, "false": False}
+# Keys of choices with labels of their own.
+_OF_CHOICES = {"text", "label"}
 # The index of a data frame, as pandas writes it and as it reads that again.
 UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
 # A list of strings in a field of a table, in JSON or as Python prints it.
@@ -134,6 +136,35 @@ class Record:
                 f", got {shown_json(found)}",
             )
         return found
+
+    def choices(self, columns: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Returns the choices in columns, and names that a label may have.
+
+        A column is a text, a list of texts, or an object with the lists `text`
+        and `label`, as in the hub's ARC; names are these labels, and of other
+        columns their own.
+        """
+        choices: list[str] = []
+        names: list[str] = []
+        for column in columns:
+            value = self.values[column]
+            if not isinstance(value, dict) or value.keys() != _OF_CHOICES:
+                found = self.texts(column)
+                choices += [found] if isinstance(found, str) else found
+                names.append(column)
+                continue
+            inner = Record(value, self.location)
+            texts, labels = map(inner.texts, ("text", "label"))
+            if isinstance(texts, str) or len(texts) != len(labels):
+                raise RowError(
+                    self.location,
+                    "expected lists of one length as 'text' and 'label' of "
+                    f"{shown(column)}",
+                    f", got {shown_json(value)}",
+                )
+            choices += texts
+            names += labels
+        return choices, names
 
     def example_texts(self, names: Sequence[str]) -> tuple[str, ...]:
         """Returns the text, or pair, in columns; not all may be empty."""

@@ -271,6 +271,29 @@ def test_choices_in_a_list(lines):
     assert [e.choices for e in found] == [("a", "b")] * 2
 
 
+def test_choices_with_labels_of_their_own(lines):
+    """As in the hub's ai2_arc, where the labels of some rows are numbers."""
+
+    def row(labels, right):
+        choices = {"text": ["dry palms", "wet palms"], "label": labels}
+        return {"question": "What heats?", "choices": choices, "key": right}
+
+    columns = ("question", ["choices"], "key")
+    path = lines(row(["A", "B"], "B"), row(["1", "2"], "2"), row([2, 1], 2))
+    found = read_choices(path, *columns)
+    assert [e.choices for e in found] == [("dry palms", "wet palms")] * 3
+    assert [e.label for e in found] == [1, 1, 0]
+    message = ":1: expected lists of one length as 'text' and 'label' of 'ch"
+    assert_error(
+        read_choices,
+        lines(row(["A"], "A")),
+        message,
+        context="question",
+        choices=["choices"],
+        label="key",
+    )
+
+
 def test_choices_counted_from_one_are_no_bad_rows(lines):
     """Without the last choice they would be learned as the next one."""
     value = {"context": "X", "choices": ["a", "b"], "1": "a", "2": "b"}

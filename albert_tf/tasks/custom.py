@@ -281,13 +281,14 @@ def _read_inferred(
     the name of the column of labels.
     """
     rows = read_rows(path, log, reading)
+    flags = f"--task=custom --columns=text=...,{label}=..."
     training = training_file(path, EXTENSIONS)
     if training in ("", path):
-        roles = infer_columns(rows, labelled=labelled, label=label)
+        roles = infer_columns(rows, labelled=labelled, label=label, flags=flags)
     else:
         # What is logged, and which rows are bad, is for its own reading.
         of_training = read_rows(training, lambda line: None, reading)
-        roles = infer_columns(of_training, label=label)
+        roles = infer_columns(of_training, label=label, flags=flags)
     return examples_of(rows, roles, labelled)
 
 

@@ -20,7 +20,9 @@ from albert_tf.tasks.formats.rows import (
     Record,
     Roles,
     Rows,
+    ending_of,
 )
+from albert_tf.tasks.formats.tables import DELIMITERS
 
 # Columns that are the texts whatever others there are.
 TEXT_COLUMNS = ("text", "text_pair")
@@ -84,7 +86,11 @@ def multi_label_examples(
 
 
 def infer_columns(
-    rows: Rows, *, labelled: bool = True, label: str = LABEL_COLUMN
+    rows: Rows,
+    *,
+    labelled: bool = True,
+    label: str = LABEL_COLUMN,
+    flags: str = "--columns",
 ) -> Roles:
     """Returns the columns of a file: one or two of texts, and that of labels.
 
@@ -93,7 +99,7 @@ def infer_columns(
     and an index without a name. Columns are those that most rows have, and
     lines of JSON that differ in what is read are bad rows.
     Logs a line on the columns that are ignored, and on a pair. Raises UserError
-    for other columns than these.
+    for other columns than these; its message has the `flags` that name them.
     """
     columns = rows.columns
 
@@ -115,8 +121,8 @@ def infer_columns(
     require(
         (label in expected or not labelled) and len(texts) in (1, 2),
         f"{rows.head}: expected one or two columns of texts and "
-        f"{label!r}, got {listed(names, 12)}; name the columns with "
-        "--columns.",
+        f"{label!r}, got {listed(names, 12)}; name the columns with {flags}."
+        f"{_of_header(rows)}",
     )
 
     def check(record: Record) -> Record:
@@ -263,7 +269,7 @@ def have_labels(
         not missing,
         f"{rows.head}: expected the column "
         f"{shown(min(missing, default=''))}, got {listed(columns, 12)}; name "
-        "the columns with --columns.",
+        f"the columns with --columns.{_of_header(rows)}",
     )
 
     def check(record: Record) -> Record:
@@ -277,6 +283,16 @@ def have_labels(
 
     rows.records = rows.apply(check)
     return have_labels
+
+
+def _of_header(rows: Rows) -> str:
+    """Returns a sentence on the header of a table; "" of another form."""
+    if ending_of(rows.head.rpartition(":")[0]) not in DELIMITERS:
+        return ""
+    return (
+        " The first line names the columns of a table; where it is a row, put "
+        "a line with their names in front."
+    )
 
 
 def _keep_accepted(rows: Rows) -> None:

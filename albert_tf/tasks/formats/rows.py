@@ -174,8 +174,19 @@ class Record:
         return found
 
     def label(self, name: str) -> str:
-        """Returns the label in a column, which may not be empty."""
-        label = self.text(name).strip()
+        """Returns the label in a column, which may not be empty.
+
+        A list of one label is that label, as annotation tools write it.
+        """
+        found = self.texts(name)
+        if not isinstance(found, str) and len(found) != 1:
+            raise RowError(
+                self.location,
+                f"expected one label as {shown(name)}; "
+                f"--task=custom --columns=text=...,labels={name} reads several",
+                f", got {shown_json(self.values[name])}",
+            )
+        label = (found if isinstance(found, str) else found[0]).strip()
         if not label:
             raise RowError(self.location, "the label is empty")
         return label

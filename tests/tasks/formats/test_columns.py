@@ -186,9 +186,20 @@ def test_pairs_in_the_order_of_their_columns(table, lines):
 def test_columns_that_cannot_be_inferred(table, rows):
     message = (
         ":1: expected one or two columns of texts and 'label', got "
-        f"{', '.join(rows[0].split())}; name the columns with --columns."
+        f"{', '.join(rows[0].split())}; name the columns with --columns. "
+        "The first line names the columns of a table; where it is a row, put "
     )
     assert_error(columns_of, table(*rows), message)
+
+
+def test_a_list_of_one_label_is_that_label(lines):
+    """As doccano writes it."""
+    path = lines({"text": "a", "label": ["x"]}, {"text": "b", "label": "y"})
+    assert [e.label for e in read_own(path)] == ["x", "y"]
+    for labels in ([], ["x", "y"]):
+        message = ":1: expected one label as .label.; .*,labels=label reads s"
+        path = lines({"text": "a", "label": labels})
+        assert_error(read_own, path, message)
 
 
 def test_labels_may_not_be_empty_nor_columns_missing(table):

@@ -366,14 +366,44 @@ def open_rows(
         header = next(rows)
         names, record_of = _table_records(header, delimiter)
         return Opened(header.location, rows, record_of, names, header)
+    if ending not in EXTENSIONS:
+        start = next(stored_lines(path, _ADVICE), b"")
+        require(
+            re.match(rb"(\xef\xbb\xbf)?\s*([{\[]|$)", start) is not None,
+            f"{path}: expected a name that ends with "
+            f"{' or '.join(EXTENSIONS)}; {_ADVICE}",
+        )
     texts = (line for line in read_lines(path, _ADVICE) if line[1].strip())
     first = next(texts, None)
     if first is None:
         return Opened(path, (), json_record)
-    objects: Iterable[tuple[str, str]] = itertools.chain([first], texts)
+    head = [first, *itertools.islice(texts, 1)]
+    objects: Iterable[tuple[str, str]] = itertools.chain(head, texts)
     if starts_array(first[1]):
         objects = array_elements(objects)
+    else:
+        _refuse_one_object(head)
     return Opened(first[0], objects, json_record)
+
+
+def _refuse_one_object(head: Sequence[tuple[str, str]]) -> None:
+    """Raises UserError where one JSON object has all rows.
+
+    `head` are the first lines. By default pandas writes an object of columns.
+    """
+    location, text = head[0]
+    value = None
+    with contextlib.suppress(RowError):
+        value = parse_line(location, text)
+    has_columns = isinstance(value, dict) and all(
+        isinstance(column, dict) for column in value.values()
+    )
+    require(
+        text.strip() != "{" and not (len(head) == 1 and value and has_columns),
+        f"{location}: expected a JSON object in each line, or an array of "
+        "objects, got one object for the file; pandas writes lines with "
+        "df.to_json(path, orient='records', lines=True).",
+    )
 
 
 def _opened_arrow(path: str, table: ArrowTable) -> Opened:

@@ -248,6 +248,30 @@ def test_json_lines_unlike_the_first(lines):
     assert_error(read_own, path, r':2: expected a string as a, got \["x"\]')
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        # What df.to_json(path) writes, and with orient="index".
+        '{"text":{"0":"a","1":"b"},"label":{"0":1,"1":0}}',
+        '{"0":{"text":"a","label":1},"1":{"text":"b","label":0}}',
+        '{\n  "text": "a",\n  "label": 1\n}\n',
+    ],
+)
+def test_one_json_object_for_the_file(write, content):
+    message = "train.json:1: expected a JSON object in each line, .* pandas"
+    with pytest.raises(UserError, match=message):
+        quiet(write("train.json", content))
+
+
+def test_a_file_whose_name_tells_no_form(write):
+    path = write("train.txt", '\ufeff{"text": "a", "label": "x"}\n')
+    assert quiet(path).records[0].values == {"text": "a", "label": "x"}
+    path = write("train.txt", "__label__x a\n")
+    message = f"^{path}: expected a name that ends with .tsv or .csv or .jsonl"
+    with pytest.raises(UserError, match=message):
+        quiet(path)
+
+
 @pytest.mark.parametrize("columns", [["choices"], ["one", "two"], ["B", "A"]])
 def test_the_letter_of_a_choice(lines, columns):
     """From A, unless a choice's column has that name."""

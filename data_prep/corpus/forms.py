@@ -30,9 +30,10 @@ class CorpusFile:
         form: how it is read: `file`, one document whose paragraphs are
             separated by blank lines; `wrapped`, the same, recognised by its
             lines; `blank_line`, a document between blank lines, each line a
-            paragraph; `markdown`, as `file` without the marks; `json_lines`,
-            a document per line, the `text` of an object. Plain text that
-            begins with a <doc> of WikiExtractor is read by these tags.
+            paragraph; `line`, a document on each line; `markdown`, as `file`
+            without the marks; `json_lines`, a document per line, the `text` of
+            an object. Plain text that begins with a <doc> of WikiExtractor is
+            read by these tags.
         skip_header_lines: lines at its head that are not its text.
         origin: the input list that it comes from.
     """
@@ -56,7 +57,7 @@ def corpus_files(
 
     The form follows from the suffix. Without a known one a file is JSON lines
     if its first line is a JSON object, and plain text otherwise. Plain text is
-    read as `document_separator` says: `file` or `blank_line`; `auto` is
+    read as `document_separator` says: `file`, `blank_line` or `line`; `auto` is
     `file` for several files of plain text. A single one is `wrapped` if it
     is hard-wrapped prose, and `blank_line` otherwise.
     """

@@ -254,11 +254,26 @@ def have_labels(
 ) -> bool:
     """Returns whether a file has the columns of labels.
 
-    Leaves out rows whose labels an annotator did not accept. Raises UserError
-    for a column that no row has; a row that lacks one is bad.
+    Unless `labelled` requires them, columns that have none in any row, as
+    those of the hub's test files, are not there; a line is logged. Leaves out
+    rows whose labels an annotator did not accept. Raises UserError for a column
+    that no row has; a row that lacks one is bad.
     """
     columns = rows.columns
-    have_labels = labelled or not set(labels).isdisjoint(columns)
+    # Of several labels in one column there may be none.
+    unknown = ("-1",) if "labels" in roles else ("-1", "")
+    values = (record.values.get(n) for record in rows.records for n in labels)
+    have_labels = labelled or any(
+        value.strip() not in unknown
+        if isinstance(value, str)
+        else value is not None
+        for value in values
+    )
+    if not have_labels and (empty := [n for n in labels if n in columns]):
+        rows.log(
+            f"{rows.head}: {listed(empty, 12)} is empty or -1 in all rows; "
+            "they are read without labels."
+        )
     needed = {name for names in roles.values() for name in names}
     if not have_labels:
         needed -= set(labels)

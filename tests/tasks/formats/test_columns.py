@@ -203,11 +203,30 @@ def test_a_list_of_one_label_is_that_label(lines):
 
 
 def test_labels_may_not_be_empty_nor_columns_missing(table):
-    path = table("text\tlabel", "a\t ")
+    path = table("text\tlabel", "a\t ", "b\tx")
     assert_error(read_texts, path, ":2: the label is empty", labelled=False)
     path = table("a\tb", "1\t2")
     message = ":1: expected the column 'gold', got a, b; name the columns with"
     assert_error(read_texts, path, message, columns="a gold")
+
+
+@pytest.mark.parametrize("labels", [["", " "], [-1, -1], [None, None]])
+def test_a_test_file_may_have_columns_without_labels(lines, labels):
+    """Those of the hub's ai2_arc are empty, those of its glue -1."""
+    path = lines(*({"text": "a", "label": label} for label in labels))
+    logged = []
+    rows = read_rows(path, logged.append)
+    roles = {"text": ["text"], "label": ["label"]}
+    found = text_examples(rows, roles, False)
+    assert [example.label for example in found] == [None, None]
+    assert logged == [
+        f"{path}:1: label is empty or -1 in all rows; they are read without "
+        "labels."
+    ]
+    # Where labels are needed they are looked at, and -1 is one.
+    if labels == [-1, -1]:
+        found = read_texts(path, "text label")
+        assert [example.label for example in found] == ["-1", "-1"]
 
 
 def test_rows_that_an_annotator_rejected_are_left_out(lines):

@@ -60,6 +60,11 @@ class SplitFiles:
             names.append("folder of .txt files for each class")
         stored = listed(_names(data_dir), 12)
         require(
+            bool(found) or not files.isfile(data_dir),
+            f"{data_dir} is a file, expected a directory with "
+            f"{' or '.join(names)}.",
+        )
+        require(
             bool(stored or found),
             f"{data_dir} does not exist, or is an empty directory.",
         )

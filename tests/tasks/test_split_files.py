@@ -42,7 +42,12 @@ def test_files_of_other_names(write, tmp_path):
 
 
 def test_a_file_that_does_not_exist(tmp_path):
-    reader = SplitFiles(lambda path, labelled, log: path)
+    reader = SplitFiles(lambda path, labelled, log: path, (".json",))
+    (tmp_path / "one").write_text("{}")
+    message = "one is a file, expected a directory with dev.json.$"
+    with pytest.raises(UserError, match=message):
+        reader.read(str(tmp_path / "one"), "dev", print)
+    (tmp_path / "one").unlink()
     for path in (tmp_path, tmp_path / "all.json"):
         message = f"^{path} does not exist, or is an empty directory.$"
         with pytest.raises(UserError, match=message):

@@ -33,7 +33,8 @@ def read_conll(
     """Returns the sentences of a file, without its `-DOCSTART-` lines.
 
     Of CoNLL-U, recognised by its first line of a word, neither comments nor
-    multiword tokens and empty nodes are read.
+    multiword tokens and empty nodes are read, and the first column, which
+    numbers the words, stands for the second.
 
     Columns are numbered from 0, or from -1 backwards. `tagged` requires tags;
     else they are read where the first line has both columns. Raises UserError
@@ -90,6 +91,8 @@ def _lines(path: str) -> Iterator[tuple[str, list[str]]]:
                 continue
             # Here a word may hold a blank.
             fields = line.split("\t")
+            # Who asks for the first column, by default, means the words.
+            fields[0] = fields[min(1, len(fields) - 1)]
         yield location, fields
 
 

@@ -53,6 +53,10 @@ def test_comments_and_contractions_of_conllu_are_no_words(write):
         WordsExample(("Sue", "#", "tea"), ("PROPN", "SYM", "NOUN")),
     ]
     assert [e.location for e in examples] == [f"{path}:4", f"{path}:13"]
+    # A model of files whose first column is the word reads no numbers.
+    assert [e.words for e in read_conll(path, 0, tagged=False)] == [
+        e.words for e in examples
+    ]
 
 
 def _conllu_row(number, word, tag):

@@ -284,7 +284,7 @@ def have_labels(
         not missing,
         f"{rows.head}: expected the column "
         f"{shown(min(missing, default=''))}, got {listed(columns, 12)}; name "
-        f"the columns with --columns.{_of_header(rows)}",
+        f"the columns with --columns, or rename them.{_of_header(rows)}",
     )
 
     def check(record: Record) -> Record:

@@ -67,8 +67,9 @@ _TRUTH = {"1": True, "1.0": True, "true": True}
 _TRUTH |= {"0": False, "0.0": False, "false": False}
 # Keys of choices with labels of their own.
 _OF_CHOICES = {"text", "label"}
-# The index of a data frame, as pandas writes it and as it reads that again.
-UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
+# The index of a data frame, as pandas writes it, as it reads that again, and as
+# it writes it to Parquet, as `datasets` does.
+UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+|__index_level_[0-9]+__")
 # A list of strings in a field of a table, in JSON or as Python prints it.
 _LIST = re.compile(r"""\s*\[\s*["'\]]""")
 

@@ -113,7 +113,8 @@ def test_json_is_checked_where_it_is_read(lines):
 
 
 @pytest.mark.parametrize(
-    "name", ["", " ", "Unnamed: 0", "idx", "ID", "index", "tweet_id"]
+    "name",
+    ["", " ", "Unnamed: 0", "__index_level_0__", "idx", "ID", "index", "t_id"],
 )
 def test_the_number_of_a_row_is_no_text(write, name):
     path = write("t.csv", f"{name},sentence,label\n0,a,x\n1,b,y\n")

@@ -53,7 +53,7 @@ def define_passage_flags() -> None:
     flags.DEFINE_enum(
         "document_separator",
         "auto",
-        ["auto", "file", "blank_line"],
+        ["auto", "file", "blank_line", "line"],
         "End of a document of plain text, as of bin.build_pretraining_data.",
     )
     flags.DEFINE_enum(

@@ -45,6 +45,7 @@ from albert_tf.prediction.outputs import (
     write_rows,
 )
 from albert_tf.prediction.table_outputs import json_rows, write_table
+from albert_tf.tasks.formats.conll import CONLL, CONLLU
 from albert_tf.tasks.formats.rows import PARQUET, Reading, ending_of
 from bin import command_line, own_rows, tasks
 
@@ -195,7 +196,7 @@ def _has_words() -> bool:
         return False
     if FLAGS.input_format != "auto":
         return FLAGS.input_format == _CONLL
-    return plain_name(FLAGS.input).lower().endswith(f".{_CONLL}")
+    return plain_name(FLAGS.input).lower().endswith((CONLL, CONLLU))
 
 
 def _table_ending() -> str | None:

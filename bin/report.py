@@ -43,6 +43,11 @@ def main() -> None:
     )
     job = read_json(path).get("job")
     require(
+        job is not None,
+        f"{FLAGS.run_dir} is not a run directory; a model directory is the "
+        "model/ in one.",
+    )
+    require(
         job != "embeddings",
         f"{FLAGS.run_dir} is a training of embeddings, which has no report; "
         "python -m bin.show_results prints its evaluations.",

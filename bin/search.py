@@ -5,7 +5,9 @@ python -m bin.search --index_texts=texts --index_dir=index \\
 python -m bin.search --index_dir=index --query='How is asthma treated?'
 """
 
+import contextlib
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,7 +46,11 @@ def define_flags() -> None:
         "Numbers of the vectors on disk.",
     )
     flags.DEFINE_multi_string("query", [], "A question; may be repeated.")
-    flags.DEFINE_string("input", None, "A file with one question per line.")
+    flags.DEFINE_string(
+        "input",
+        None,
+        "A file with one question per line; - reads standard input.",
+    )
     flags.DEFINE_string(
         "output",
         "-",
@@ -129,7 +135,11 @@ def _write(embedder: Any) -> None:
 def _questions() -> list[str]:
     if FLAGS.query:
         return list(FLAGS.query)
-    with open_plain(FLAGS.input) as file:
+    with (
+        contextlib.nullcontext(sys.stdin.buffer)
+        if FLAGS.input == "-"
+        else open_plain(FLAGS.input)
+    ) as file:
         lines = [line.decode("utf-8", "replace").strip() for line in file]
     require(any(lines), f"{FLAGS.input} has no question.")
     return [line for line in lines if line]

@@ -48,11 +48,11 @@ class PretrainingDataConfig(Section):
 
     document_separator: str = setting(
         "auto",
-        "End of a document of plain text: file, blank_line, or auto: "
+        "End of a document of plain text: file, blank_line, line, or auto: "
         "blank_line for a single file that is not hard-wrapped and for one "
         "sentence per line, otherwise file. A Markdown file, a JSON line "
         "and a <doc> of WikiExtractor are a document each.",
-        choices=("auto", "file", "blank_line"),
+        choices=("auto", "file", "blank_line", "line"),
     )
     skip_header_lines: int = setting(
         0, "Lines to skip at the start of each file.", minimum=0

@@ -184,7 +184,7 @@ def _divided(
             raise UserError(
                 f"There are no {name} pairs in {len(documents)} documents, of "
                 f"which {count} are held out; expected more documents of two "
-                "passages or more (see --document_separator, --passage_words "
+                "passages or more (see --document_separator, --passage_tokens "
                 "and --held_out_fraction)."
             )
     return learned, held_out[: limit or None]

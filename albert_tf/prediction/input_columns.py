@@ -118,10 +118,7 @@ def texts_of(row: Record, roles: Roles) -> list[str]:
         return [joined_words(words_of(row, name), row.location)]
     if "choice" not in roles:
         return [row.text(name) for name in itertools.chain(*roles.values())]
-    choices: list[str] = []
-    for name in roles["choice"]:
-        found = row.texts(name)
-        choices += [found] if isinstance(found, str) else found
+    choices, _ = row.choices(roles["choice"])
     asked = roles.get("question", ())
     context, *questions = row.example_texts([*roles["context"], *asked])
     for question in questions:

@@ -18,7 +18,12 @@ from albert_tf.tasks.formats.columns import (
     multi_label_examples,
     text_examples,
 )
-from albert_tf.tasks.formats.conll import count_columns, read_conll
+from albert_tf.tasks.formats.conll import (
+    CONLL,
+    CONLLU,
+    count_columns,
+    read_conll,
+)
 from albert_tf.tasks.formats.entity_spans import (
     ENTITY_COLUMNS,
     TAGS_ADVICE,
@@ -51,7 +56,7 @@ from albert_tf.tasks.metrics import scalar
 from albert_tf.tasks.split_files import SplitFiles, training_file
 from albert_tf.tasks.splits import HeldOut, Split
 
-_CONLL_EXTENSIONS = (".conll", ".txt", ".tsv")
+_CONLL_EXTENSIONS = (CONLL, CONLLU, ".txt", ".tsv")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,13 +281,14 @@ def _read_inferred(
     the name of the column of labels.
     """
     rows = read_rows(path, log, reading)
+    flags = f"--task=custom --columns=text=...,{label}=..."
     training = training_file(path, EXTENSIONS)
     if training in ("", path):
-        roles = infer_columns(rows, labelled=labelled, label=label)
+        roles = infer_columns(rows, labelled=labelled, label=label, flags=flags)
     else:
         # What is logged, and which rows are bad, is for its own reading.
         of_training = read_rows(training, lambda line: None, reading)
-        roles = infer_columns(of_training, label=label)
+        roles = infer_columns(of_training, label=label, flags=flags)
     return examples_of(rows, roles, labelled)
 
 

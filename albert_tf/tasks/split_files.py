@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from albert_tf.config import require
+from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.compression import SUFFIXES, plain_name
 from albert_tf.tasks.examples import Log, listed
@@ -52,12 +52,18 @@ class SplitFiles:
     def path(self, data_dir: str, split: str) -> str:
         """Returns the path of the one file, or directory, of a split."""
         found = _split_paths(data_dir, split, self.extensions)
-        if not found and split != "dev":
+        is_whole = not found and split != "dev"
+        if is_whole:
             found = self._whole(data_dir)
         names = [split + extension for extension in self.extensions]
         if self.extensions == EXTENSIONS:
             names.append("folder of .txt files for each class")
         stored = listed(_names(data_dir), 12)
+        require(
+            bool(found) or not files.isfile(data_dir),
+            f"{data_dir} is a file, expected a directory with "
+            f"{' or '.join(names)}.",
+        )
         require(
             bool(stored or found),
             f"{data_dir} does not exist, or is an empty directory.",
@@ -67,11 +73,16 @@ class SplitFiles:
             f"{data_dir} has no {' or '.join(names)}, which the task needs; it "
             f"holds {stored}.{self.advice}",
         )
-        require(
-            len(found) == 1,
-            f"{' and '.join(found)} both exist; remove all but one.",
+        if len(found) == 1:
+            return found[0]
+        if is_whole:
+            raise UserError(
+                f"{data_dir} has {listed(map(os.path.basename, found))}; call "
+                "them train, dev and test, or give --data_dir one of them."
+            )
+        raise UserError(
+            f"{' and '.join(found)} both exist; remove all but one."
         )
-        return found[0]
 
     def has(self, data_dir: str, split: str) -> bool:
         """Returns whether there are files of a split."""
@@ -86,14 +97,14 @@ class SplitFiles:
         if PARQUET in self.extensions and has_columns(data_dir):
             return [data_dir]
         paths = [os.path.join(data_dir, name) for name in _names(data_dir)]
-        return [
+        tables = [
             path
             for path in paths
-            if ending_of(path) in self.extensions
-            # Others may lie beside a table.
-            and not plain_name(path).lower().endswith(".json")
-            and files.isfile(path)
+            if ending_of(path) in self.extensions and files.isfile(path)
         ]
+        # They may lie beside a table.
+        others = [p for p in tables if plain_name(p).lower().endswith(".json")]
+        return [path for path in tables if path not in others] or others
 
 
 def _split_paths(

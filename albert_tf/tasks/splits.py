@@ -136,11 +136,14 @@ class HeldOut:
             name: [e for e, d in zip(examples, is_dev, strict=True) if d == dev]
             for name, dev in ((TRAIN, False), (DEV, True))
         }
+        advice = ""
+        if self.stratified and len(set(map(_label, examples))) == len(examples):
+            advice = " Each has a label of its own; is that the right column?"
         require(
             all(found.values()),
             f"{data_dir}: {len(examples)} examples are too few to hold some "
             f"out ({_shown(self.split.describe())}); texts that are equal stay "
-            "together.",
+            f"together, and a label's only text is in training.{advice}",
         )
         if split == DEV:
             self._report(data_dir, found[DEV], len(examples), log)

@@ -5,9 +5,12 @@ import itertools
 import json
 from collections.abc import Sequence
 
+from albert_tf.config import require
 from data_prep.corpus.listing import FORM_OF_SUFFIX, text_suffix
 from data_prep.corpus.text_files import OpenFile, open_text
 
+# Tables, whose names of columns and separators would be read as text.
+_DELIMITERS = {".csv": ",", ".tsv": "\\t"}
 # A part of a JSON line is of no use: a longer one is left out as a fault.
 MAX_JSON_LINE_CHARS = 64_000_000
 
@@ -30,9 +33,10 @@ class CorpusFile:
         form: how it is read: `file`, one document whose paragraphs are
             separated by blank lines; `wrapped`, the same, recognised by its
             lines; `blank_line`, a document between blank lines, each line a
-            paragraph; `markdown`, as `file` without the marks; `json_lines`,
-            a document per line, the `text` of an object. Plain text that
-            begins with a <doc> of WikiExtractor is read by these tags.
+            paragraph; `line`, a document on each line; `markdown`, as `file`
+            without the marks; `json_lines`, a document per line, the `text` of
+            an object. Plain text that begins with a <doc> of WikiExtractor is
+            read by these tags.
         skip_header_lines: lines at its head that are not its text.
         origin: the input list that it comes from.
     """
@@ -56,7 +60,7 @@ def corpus_files(
 
     The form follows from the suffix. Without a known one a file is JSON lines
     if its first line is a JSON object, and plain text otherwise. Plain text is
-    read as `document_separator` says: `file` or `blank_line`; `auto` is
+    read as `document_separator` says: `file`, `blank_line` or `line`; `auto` is
     `file` for several files of plain text. A single one is `wrapped` if it
     is hard-wrapped prose, and `blank_line` otherwise.
     """
@@ -92,6 +96,14 @@ def json_object(line: str) -> dict[str, object] | None:
 def _form(path: str, open_file: OpenFile) -> str:
     if form := FORM_OF_SUFFIX.get(text_suffix(path)):
         return form
+    require(
+        (delimiter := _DELIMITERS.get(text_suffix(path))) is None,
+        f"{path}: a table is no text; write its column of texts as lines of "
+        'JSON, for example with python -c "import csv, json, sys; '
+        "[print(json.dumps({'text': row['text']})) for row in "
+        f"csv.DictReader(sys.stdin, delimiter='{delimiter}')]\" "
+        f"< {path} > texts.jsonl.",
+    )
     with open_text(path, open_file) as stream:
         for line in iter(lambda: stream.readline(MAX_JSON_LINE_CHARS), ""):
             if line.strip():

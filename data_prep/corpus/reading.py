@@ -192,6 +192,8 @@ class _FileParser:
             lines = itertools.chain([first], lines)
             if _ARTICLE.fullmatch(first):
                 return self._articles(lines)
+        if self._file.form == "line":
+            return self._or_fault([line] for line in lines if line)
         blocks = _blocks(lines, self._counts)
         if self._file.form == "blank_line":
             return self._or_fault(blocks)

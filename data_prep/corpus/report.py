@@ -17,10 +17,13 @@ FAULTS = {
         "convert the files (iconv -f WINDOWS-1252 -t UTF-8)",
     ),
     "bad/control_characters": ("control characters", "remove binary data"),
-    "bad/not_json": ("not JSON", "write one JSON object on each line"),
+    "bad/not_json": (
+        "not JSON",
+        "write one JSON object on each line (of an array jq -c '.[]' does)",
+    ),
     "bad/no_text_field": (
         "without a string `text`",
-        "give every JSON object a `text`",
+        "give every JSON object a `text` (jq -c '{text: .content}' renames)",
     ),
     "bad/empty_documents": ("empty documents", "remove empty documents"),
     "bad/damaged_archive": (

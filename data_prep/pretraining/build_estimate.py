@@ -103,11 +103,12 @@ def build_warnings(
     `forms` are those of the corpus' files, see `forms.CorpusFile`.
     """
     separator = splitter = ""
-    if "blank_line" in forms:
-        separator = (
-            "--document_separator=file if blank lines are between "
-            "paragraphs rather than documents"
-        )
+    for form, lines in (("blank_line", "blank lines"), ("line", "line ends")):
+        if form in forms:
+            separator = (
+                f"--document_separator=file if {lines} are between "
+                "paragraphs rather than documents"
+            )
     if config.sentence_splitter == "newline":
         splitter = "--sentence_splitter=punkt if lines hold several sentences"
     shorter = "a lower --max_seq_length"

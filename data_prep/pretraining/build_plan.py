@@ -55,6 +55,8 @@ SHARD_BYTES = 64_000_000
 # and of bytes of records.
 _UNITS = 256
 _MIN_UNIT_CHARS = 100_000
+# So many lines of one document may well be documents.
+_MANY_LINES = 20
 _MAX_UNIT_CHARS = 8_000_000
 _MAX_UNIT_BYTES = 64_000_000
 # Documents that may lend each other segments: about so much text, drawn at
@@ -156,6 +158,7 @@ def make_plan(
         report=report,
         warnings=[
             *notes,
+            *_undivided(surveys),
             *build_warnings(estimate, config, forms, sample, tokenizer),
             *sentence_end_warnings(sample, splitter, config),
         ],
@@ -167,6 +170,19 @@ def make_plan(
         num_groups=_num_groups(total, config),
         eval_threshold=eval_threshold,
     )
+
+
+def _undivided(surveys: Sequence[FileSurvey]) -> list[str]:
+    """Returns a line on each file that might have a document on every line."""
+    return [
+        f"{survey.file.path} has no blank lines and is read as one document; "
+        "--document_separator=line makes each of its "
+        f"{survey.report.counts['lines']} lines one."
+        for survey in surveys
+        if survey.file.form == "blank_line"
+        and survey.report.counts["documents"] == 1
+        and survey.report.counts["lines"] >= _MANY_LINES
+    ]
 
 
 def _characters_of_splits(
@@ -270,7 +286,8 @@ def _eval_threshold(
     require(
         total > 1,
         f"eval_fraction={fraction} holds out a part of the documents, and the "
-        f"input has {total}; give an evaluation input.",
+        f"input has {total}; give an evaluation input, or the "
+        "--document_separator (blank_line, line) that divides it.",
     )
     line = (
         f"eval_fraction={fraction} would hold out {'all' if below else 'none'} "

@@ -262,6 +262,10 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
         ),
         ("report --run_dir={t}", "{t} is not a run directory: no {t}/config"),
         (
+            "report --run_dir={t}/model --task=RTE --data_dir=a",
+            "model is not a run directory; a model directory is the model/ in",
+        ),
+        (
             "report --run_dir={t}/finetune",
             "finetune is a fine-tuning run: give its --task and --data_dir",
         ),
@@ -315,6 +319,8 @@ def test_mistakes(tmp_path, command, message):
     for job in ("pretrain", "finetune"):
         (tmp_path / job).mkdir()
         (tmp_path / job / "config.json").write_text(json.dumps({"job": job}))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "albert"}')
     before = sorted(os.listdir(tmp_path))
     line = refused(command.format(t=tmp_path))
     assert re.search(message.replace("{t}", str(tmp_path)), line), line

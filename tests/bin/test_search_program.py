@@ -60,17 +60,19 @@ def test_the_vectors_are_of_the_pooling_that_the_model_keeps(index_dir):
 def test_a_file_of_questions_gives_lines_of_json_without_a_model(
     index_dir, tmp_path
 ):
-    (tmp_path / "asked.txt").write_text("tepu\n\nvolcano\n")
+    questions = "tepu\n\nvolcano\n"
+    (tmp_path / "asked.txt").write_text(questions)
+    asked = ["search", f"--index_dir={index_dir}", "--ranking=bm25"]
     done = run_program(
-        "search",
-        f"--index_dir={index_dir}",
-        "--ranking=bm25",
+        *asked,
         f"--input={tmp_path}/asked.txt",
         f"--output={tmp_path}/answers.jsonl.gz",
     )
     assert done.status == 0, done.error
+    piped = run_program(*asked, "--input=-", stdin=questions)
     packed = (tmp_path / "answers.jsonl.gz").read_bytes()
     lines = gzip.decompress(packed).splitlines()
+    assert piped.stdout.encode().splitlines() == lines
     first, second = map(json.loads, lines)
     assert first["passages"][0]["document"] == "b.txt"
     assert second == {"query": "volcano", "passages": []}

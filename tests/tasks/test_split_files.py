@@ -26,8 +26,28 @@ def test_the_file_of_a_split(write, tmp_path):
         path_in(directory)
 
 
-def test_a_file_that_does_not_exist(tmp_path):
+def test_files_of_other_names(write, tmp_path):
     reader = SplitFiles(lambda path, labelled, log: path)
+    path = write("project-1.json", "[]")
+    assert reader.read(str(tmp_path), "train", print) == path
+    # JSON may lie beside a table.
+    path = write("reviews.csv", "")
+    assert reader.read(str(tmp_path), "train", print) == path
+    write("others.csv", "")
+    message = (
+        r" has others\.csv, reviews\.csv; call them train, dev and test, or"
+    )
+    with pytest.raises(UserError, match=message):
+        reader.read(str(tmp_path), "train", print)
+
+
+def test_a_file_that_does_not_exist(tmp_path):
+    reader = SplitFiles(lambda path, labelled, log: path, (".json",))
+    (tmp_path / "one").write_text("{}")
+    message = "one is a file, expected a directory with dev.json.$"
+    with pytest.raises(UserError, match=message):
+        reader.read(str(tmp_path / "one"), "dev", print)
+    (tmp_path / "one").unlink()
     for path in (tmp_path, tmp_path / "all.json"):
         message = f"^{path} does not exist, or is an empty directory.$"
         with pytest.raises(UserError, match=message):

@@ -20,7 +20,9 @@ from albert_tf.tasks.formats.rows import (
     Record,
     Roles,
     Rows,
+    ending_of,
 )
+from albert_tf.tasks.formats.tables import DELIMITERS
 
 # Columns that are the texts whatever others there are.
 TEXT_COLUMNS = ("text", "text_pair")
@@ -84,7 +86,11 @@ def multi_label_examples(
 
 
 def infer_columns(
-    rows: Rows, *, labelled: bool = True, label: str = LABEL_COLUMN
+    rows: Rows,
+    *,
+    labelled: bool = True,
+    label: str = LABEL_COLUMN,
+    flags: str = "--columns",
 ) -> Roles:
     """Returns the columns of a file: one or two of texts, and that of labels.
 
@@ -93,7 +99,7 @@ def infer_columns(
     and an index without a name. Columns are those that most rows have, and
     lines of JSON that differ in what is read are bad rows.
     Logs a line on the columns that are ignored, and on a pair. Raises UserError
-    for other columns than these.
+    for other columns than these; its message has the `flags` that name them.
     """
     columns = rows.columns
 
@@ -115,8 +121,8 @@ def infer_columns(
     require(
         (label in expected or not labelled) and len(texts) in (1, 2),
         f"{rows.head}: expected one or two columns of texts and "
-        f"{label!r}, got {listed(names, 12)}; name the columns with "
-        "--columns.",
+        f"{label!r}, got {listed(names, 12)}; name the columns with {flags}."
+        f"{_of_header(rows)}",
     )
 
     def check(record: Record) -> Record:
@@ -149,13 +155,13 @@ def choice_examples(
 ) -> list[ChoiceExample]:
     """Returns the examples of a file: a context, choices, the right one.
 
-    The label is the name of a choice's column, or else the number of the
-    choice from 0, or its letter from A. Ids are the numbers of the examples
+    The label is the name of a choice (`Record.choices`), or else the number of
+    the choice from 0, or its letter from A. Ids are the numbers of the examples
     from 0.
 
-    `roles` are columns as `context`, as `choice` (each of a text or a list of
-    texts), as `label`, which `labelled` requires, and perhaps as `question`,
-    which is combined with every choice as in RACE.
+    `roles` are columns as `context`, as `choice` (see `Record.choices`), as
+    `label`, which `labelled` requires, and perhaps as `question`, which is
+    combined with every choice as in RACE.
 
     Raises:
         UserError: for columns that are missing, and for bad rows
@@ -168,11 +174,8 @@ def choice_examples(
     )
     has_label = have_labels(rows, roles, [label], labelled)
 
-    def with_choices(record: Record) -> tuple[Record, list[str]]:
-        choices: list[str] = []
-        for name in of_choices:
-            texts = record.texts(name)
-            choices += [texts] if isinstance(texts, str) else texts
+    def with_choices(record: Record) -> tuple[Record, list[str], list[str]]:
+        choices, names = record.choices(of_choices)
         if len(choices) < 2:
             raise RowError(
                 record.location,
@@ -180,23 +183,28 @@ def choice_examples(
                 "list in JSON lines, or several columns)",
                 f", got {len(choices)}",
             )
-        return record, choices
+        return record, choices, names
 
     found = rows.apply(with_choices)
-    counts = collections.Counter(len(choices) for _, choices in found)
+    counts = collections.Counter(len(choices) for _, choices, _ in found)
     usual = max(counts, key=counts.__getitem__, default=0)
-    right_ones = {str(record.values.get(label)).strip() for record, _ in found}
-    # A column of choices may be called like a number.
-    right_ones -= {*of_choices}
+    rights = [str(record.values.get(label)).strip() for record, *_ in found]
+    # A choice may be called like a number.
+    right_ones = {
+        right
+        for right, (*_, names) in zip(rights, found, strict=True)
+        if right not in names
+    }
     require(
-        "0" in right_ones
+        not usual
+        or "0" in right_ones
         or not right_ones >= {str(n + 1) for n in range(usual)},
         f"{rows.head}: the numbers of the right choices as {label!r} are those "
         f"from 1 to {usual}, expected them from 0; subtract 1 from each.",
     )
 
-    def example(row: tuple[Record, list[str]]) -> ChoiceExample:
-        record, choices = row
+    def example(row: tuple[Record, list[str], list[str]]) -> ChoiceExample:
+        record, choices, names = row
         if len(choices) != usual:
             raise RowError(
                 record.location,
@@ -205,7 +213,7 @@ def choice_examples(
             )
         right = None
         if has_label:
-            right = _choice_number(record, label, of_choices, usual)
+            right = _choice_number(record, label, names, usual)
         asked = roles.get("question", ())
         text, *questions = record.example_texts([context, *asked])
         for question in questions:
@@ -224,7 +232,7 @@ def _choice_number(
     record: Record, column: str, names: Sequence[str], number: int
 ) -> int:
     label = record.label(column)
-    # A column may be called like the number of another choice.
+    # A choice may be called like the number of another.
     ids = {str(choice): choice for choice in range(number)}
     ids |= {letter: n for n, letter in enumerate(LETTERS[:number])}
     also = ""
@@ -246,11 +254,26 @@ def have_labels(
 ) -> bool:
     """Returns whether a file has the columns of labels.
 
-    Leaves out rows whose labels an annotator did not accept. Raises UserError
-    for a column that no row has; a row that lacks one is bad.
+    Unless `labelled` requires them, columns that have none in any row, as
+    those of the hub's test files, are not there; a line is logged. Leaves out
+    rows whose labels an annotator did not accept. Raises UserError for a column
+    that no row has; a row that lacks one is bad.
     """
     columns = rows.columns
-    have_labels = labelled or not set(labels).isdisjoint(columns)
+    # Of several labels in one column there may be none.
+    unknown = ("-1",) if "labels" in roles else ("-1", "")
+    values = (record.values.get(n) for record in rows.records for n in labels)
+    have_labels = labelled or any(
+        value.strip() not in unknown
+        if isinstance(value, str)
+        else value is not None
+        for value in values
+    )
+    if not have_labels and (empty := [n for n in labels if n in columns]):
+        rows.log(
+            f"{rows.head}: {listed(empty, 12)} is empty or -1 in all rows; "
+            "they are read without labels."
+        )
     needed = {name for names in roles.values() for name in names}
     if not have_labels:
         needed -= set(labels)
@@ -261,7 +284,7 @@ def have_labels(
         not missing,
         f"{rows.head}: expected the column "
         f"{shown(min(missing, default=''))}, got {listed(columns, 12)}; name "
-        "the columns with --columns.",
+        f"the columns with --columns, or rename them.{_of_header(rows)}",
     )
 
     def check(record: Record) -> Record:
@@ -275,6 +298,16 @@ def have_labels(
 
     rows.records = rows.apply(check)
     return have_labels
+
+
+def _of_header(rows: Rows) -> str:
+    """Returns a sentence on the header of a table; "" of another form."""
+    if ending_of(rows.head.rpartition(":")[0]) not in DELIMITERS:
+        return ""
+    return (
+        " The first line names the columns of a table; where it is a row, put "
+        "a line with their names in front."
+    )
 
 
 def _keep_accepted(rows: Rows) -> None:

@@ -13,6 +13,12 @@ _ADVICE = (
     "a file of tagged words has a word in each line, its columns between "
     "blanks or tabs, and an empty line after each sentence."
 )
+# Names of such files end so.
+CONLL, CONLLU = ".conll", ".conllu"
+# A line of CoNLL-U: ten columns between tabs, the first the number of a word.
+# One that stands for several words, or that the text leaves out, has another
+# number, as 3-4 and 3.1, and is none of those that are tagged.
+_CONLLU_LINE = re.compile(r"[0-9]+([-.][0-9]+)?(?:\t[^\t]+){9}")
 
 
 def read_conll(
@@ -25,6 +31,10 @@ def read_conll(
     log: Log = print,
 ) -> list[WordsExample]:
     """Returns the sentences of a file, without its `-DOCSTART-` lines.
+
+    Of CoNLL-U, recognised by its first line of a word, neither comments nor
+    multiword tokens and empty nodes are read, and the first column, which
+    numbers the words, stands for the second.
 
     Columns are numbered from 0, or from -1 backwards. `tagged` requires tags;
     else they are read where the first line has both columns. Raises UserError
@@ -69,9 +79,21 @@ def count_columns(path: str) -> int:
 
 
 def _lines(path: str) -> Iterator[tuple[str, list[str]]]:
-    for location, line in read_lines(path, _ADVICE):
+    lines = list(read_lines(path, _ADVICE))
+    of_words = (line for _, line in lines if line and line[0] != "#")
+    is_conllu = bool(_CONLLU_LINE.fullmatch(next(of_words, "")))
+    for location, line in lines:
         # Blanks and tabs alone: words may hold a no-break space.
-        yield location, re.findall(r"[^ \t]+", line)
+        fields = re.findall(r"[^ \t]+", line)
+        if is_conllu and fields:
+            numbered = _CONLLU_LINE.fullmatch(line)
+            if line.startswith("#") or (numbered and numbered[1]):
+                continue
+            # Here a word may hold a blank.
+            fields = line.split("\t")
+            # Who asks for the first column, by default, means the words.
+            fields[0] = fields[min(1, len(fields) - 1)]
+        yield location, fields
 
 
 def _width(lines: Iterable[tuple[str, list[str]]]) -> int:

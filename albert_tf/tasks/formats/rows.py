@@ -65,8 +65,11 @@ _ADVICE = (
 # Values of a column that says whether a text has a label.
 _TRUTH = {"1": True, "1.0": True, "true": True}
 _TRUTH |= {"0": False, "0.0": False, "false": False}
-# The index of a data frame, as pandas writes it and as it reads that again.
-UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
+# Keys of choices with labels of their own.
+_OF_CHOICES = {"text", "label"}
+# The index of a data frame, as pandas writes it, as it reads that again, and as
+# it writes it to Parquet, as `datasets` does.
+UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+|__index_level_[0-9]+__")
 # A list of strings in a field of a table, in JSON or as Python prints it.
 _LIST = re.compile(r"""\s*\[\s*["'\]]""")
 
@@ -135,6 +138,35 @@ class Record:
             )
         return found
 
+    def choices(self, columns: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Returns the choices in columns, and names that a label may have.
+
+        A column is a text, a list of texts, or an object with the lists `text`
+        and `label`, as in the hub's ARC; names are these labels, and of other
+        columns their own.
+        """
+        choices: list[str] = []
+        names: list[str] = []
+        for column in columns:
+            value = self.values[column]
+            if not isinstance(value, dict) or value.keys() != _OF_CHOICES:
+                found = self.texts(column)
+                choices += [found] if isinstance(found, str) else found
+                names.append(column)
+                continue
+            inner = Record(value, self.location)
+            texts, labels = map(inner.texts, ("text", "label"))
+            if isinstance(texts, str) or len(texts) != len(labels):
+                raise RowError(
+                    self.location,
+                    "expected lists of one length as 'text' and 'label' of "
+                    f"{shown(column)}",
+                    f", got {shown_json(value)}",
+                )
+            choices += texts
+            names += labels
+        return choices, names
+
     def example_texts(self, names: Sequence[str]) -> tuple[str, ...]:
         """Returns the text, or pair, in columns; not all may be empty."""
         found = tuple(map(self.text, names))
@@ -143,8 +175,19 @@ class Record:
         return found
 
     def label(self, name: str) -> str:
-        """Returns the label in a column, which may not be empty."""
-        label = self.text(name).strip()
+        """Returns the label in a column, which may not be empty.
+
+        A list of one label is that label, as annotation tools write it.
+        """
+        found = self.texts(name)
+        if not isinstance(found, str) and len(found) != 1:
+            raise RowError(
+                self.location,
+                f"expected one label as {shown(name)}; "
+                f"--task=custom --columns=text=...,labels={name} reads several",
+                f", got {shown_json(self.values[name])}",
+            )
+        label = (found if isinstance(found, str) else found[0]).strip()
         if not label:
             raise RowError(self.location, "the label is empty")
         return label
@@ -324,14 +367,44 @@ def open_rows(
         header = next(rows)
         names, record_of = _table_records(header, delimiter)
         return Opened(header.location, rows, record_of, names, header)
+    if ending not in EXTENSIONS:
+        start = next(stored_lines(path, _ADVICE), b"")
+        require(
+            re.match(rb"(\xef\xbb\xbf)?\s*([{\[]|$)", start) is not None,
+            f"{path}: expected a name that ends with "
+            f"{' or '.join(EXTENSIONS)}; {_ADVICE}",
+        )
     texts = (line for line in read_lines(path, _ADVICE) if line[1].strip())
     first = next(texts, None)
     if first is None:
         return Opened(path, (), json_record)
-    objects: Iterable[tuple[str, str]] = itertools.chain([first], texts)
+    head = [first, *itertools.islice(texts, 1)]
+    objects: Iterable[tuple[str, str]] = itertools.chain(head, texts)
     if starts_array(first[1]):
         objects = array_elements(objects)
+    else:
+        _refuse_one_object(head)
     return Opened(first[0], objects, json_record)
+
+
+def _refuse_one_object(head: Sequence[tuple[str, str]]) -> None:
+    """Raises UserError where one JSON object has all rows.
+
+    `head` are the first lines. By default pandas writes an object of columns.
+    """
+    location, text = head[0]
+    value = None
+    with contextlib.suppress(RowError):
+        value = parse_line(location, text)
+    has_columns = isinstance(value, dict) and all(
+        isinstance(column, dict) for column in value.values()
+    )
+    require(
+        text.strip() != "{" and not (len(head) == 1 and value and has_columns),
+        f"{location}: expected a JSON object in each line, or an array of "
+        "objects, got one object for the file; pandas writes lines with "
+        "df.to_json(path, orient='records', lines=True).",
+    )
 
 
 def _opened_arrow(path: str, table: ArrowTable) -> Opened:

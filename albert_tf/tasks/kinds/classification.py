@@ -34,9 +34,10 @@ from albert_tf.tasks.metrics.calibration import fit_temperature
 _MAX_MATRIX_LABELS = 100
 # More labels than this, and than half the examples, are likely a mistake.
 _MANY = 20
-# What databases, R and pandas write or read as no value; "None" and "NA" may
-# well be classes.
-_MISSING = {"\\N", "NULL", "null", "NaN", "nan", "<NA>", "#N/A"}
+# What databases, R and pandas write or read as no value, SNLI for a pair
+# without a majority, and the folder of IMDB's unlabelled texts; "None" and "NA"
+# may well be classes.
+_MISSING = {"\\N", "NULL", "null", "NaN", "nan", "<NA>", "#N/A", "-", "unsup"}
 _QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
 
 
@@ -173,10 +174,13 @@ class Classification(TextKind, ClassKind):
         if not training:
             return found
         labels = {e.label for e in examples if e.label is not None}
-        if missing := sorted(labels & _MISSING):
+        missing = labels & _MISSING
+        if "+" in labels:
+            missing.discard("-")
+        if missing:
             found.append(
-                f"{listed(missing)}: trained as a class of its own, though "
-                "other programs write this for a missing label."
+                f"{listed(sorted(missing))}: trained as a class of its own, "
+                "though other programs write this for a missing label."
             )
         if quoted := sorted(filter(_QUOTED.fullmatch, labels)):
             found.append(

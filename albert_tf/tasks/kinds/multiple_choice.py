@@ -158,7 +158,8 @@ def room_of_choices(config: FeatureConfig) -> int:
     require(
         config.max_choice_length < room,
         f"max_choice_length={config.max_choice_length} leaves the context "
-        f"no room within max_seq_length={config.max_seq_length}; lower it.",
+        f"no room within max_seq_length={config.max_seq_length}; lower the "
+        f"former, for example to {config.max_seq_length // 2}.",
     )
     return room
 

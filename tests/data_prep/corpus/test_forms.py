@@ -1,8 +1,11 @@
+import subprocess
+import sys
 import textwrap
 
 import pytest
-from reading_helpers import read, write
+from reading_helpers import paragraphs, read, write
 
+from albert_tf.config import UserError
 from data_prep.corpus.forms import corpus_files
 
 
@@ -43,6 +46,23 @@ def test_without_a_suffix_the_form_follows_from_the_first_line(
     tmp_path, name, text, form
 ):
     assert forms("file", write(tmp_path / name, text)) == [form]
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [("csv", ","), ("tsv", "\t")])
+def test_a_table_is_refused_with_the_command_that_converts_it(
+    tmp_path, suffix, separator
+):
+    rows = [f"id{separator}text", f'1{separator}"so ""so"",\tthey say"']
+    path = write(tmp_path / f"a.{suffix}", "\n".join(rows))
+    with pytest.raises(UserError, match="a table is no text") as raised:
+        forms("auto", path)
+    _, command = str(raised.value).rstrip(".").split("for example with python ")
+    subprocess.run(
+        f"{sys.executable} {command}", shell=True, check=True, cwd=tmp_path
+    )
+    assert paragraphs(str(tmp_path / "texts.jsonl")) == [
+        ('so "so",\tthey say',)
+    ]
 
 
 # -------------------------------------------------------- hard-wrapped text

@@ -157,6 +157,21 @@ def test_what_is_read_and_counted(tmp_path, name, text, expected, counts):
     assert faults(path) == counts
 
 
+def test_each_line_a_document(tmp_path):
+    a = write(tmp_path / "a.txt", "\none. two\n\n three\r\nfour")
+    b = write(tmp_path / "b.md", "x\n\ny\n")
+    assert read(a, b, separator="line") == [
+        Document(f"{a}#1", ("one. two",)),
+        Document(f"{a}#2", ("three",)),
+        Document(f"{a}#3", ("four",)),
+        Document(b, ("x", "y")),
+    ]
+    assert faults(write(tmp_path / "c.txt", "\n"), separator="line") == {
+        "bad/empty_documents": 1,
+        "bad_lines": 1,
+    }
+
+
 def test_documents_are_named_and_of_several_files_each_is_one(tmp_path):
     a = write(tmp_path / "a.txt", "one\nwrapped\n\ntwo\n")
     b = write(tmp_path / "b.txt", "three")

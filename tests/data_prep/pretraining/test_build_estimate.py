@@ -41,6 +41,20 @@ def test_a_hard_wrapped_file_loses_nothing_and_is_named(
     assert counts["lost_share"] == 0
 
 
+def test_a_file_without_blank_lines_may_have_a_document_on_each_line(
+    build_text, sentences, tmp_path
+):
+    text = "\n".join(" ".join(sentences[i : i + 9]) for i in range(0, 450, 9))
+    lines, counts = build_text(text)
+    assert lines[0].startswith(
+        f"{tmp_path}/a.txt has no blank lines and is read as one "
+    )
+    assert lines[0].endswith(
+        "--document_separator=line makes each of its 50 lines one."
+    )
+    assert counts["documents"] == 1
+
+
 def test_padding_and_lost_tokens_are_warned_of_before_anything_is_written(
     build_text, sentences
 ):

@@ -113,7 +113,8 @@ def test_json_is_checked_where_it_is_read(lines):
 
 
 @pytest.mark.parametrize(
-    "name", ["", " ", "Unnamed: 0", "idx", "ID", "index", "tweet_id"]
+    "name",
+    ["", " ", "Unnamed: 0", "__index_level_0__", "idx", "ID", "index", "t_id"],
 )
 def test_the_number_of_a_row_is_no_text(write, name):
     path = write("t.csv", f"{name},sentence,label\n0,a,x\n1,b,y\n")
@@ -186,17 +187,47 @@ def test_pairs_in_the_order_of_their_columns(table, lines):
 def test_columns_that_cannot_be_inferred(table, rows):
     message = (
         ":1: expected one or two columns of texts and 'label', got "
-        f"{', '.join(rows[0].split())}; name the columns with --columns."
+        f"{', '.join(rows[0].split())}; name the columns with --columns. "
+        "The first line names the columns of a table; where it is a row, put "
     )
     assert_error(columns_of, table(*rows), message)
 
 
+def test_a_list_of_one_label_is_that_label(lines):
+    """As doccano writes it."""
+    path = lines({"text": "a", "label": ["x"]}, {"text": "b", "label": "y"})
+    assert [e.label for e in read_own(path)] == ["x", "y"]
+    for labels in ([], ["x", "y"]):
+        message = ":1: expected one label as .label.; .*,labels=label reads s"
+        path = lines({"text": "a", "label": labels})
+        assert_error(read_own, path, message)
+
+
 def test_labels_may_not_be_empty_nor_columns_missing(table):
-    path = table("text\tlabel", "a\t ")
+    path = table("text\tlabel", "a\t ", "b\tx")
     assert_error(read_texts, path, ":2: the label is empty", labelled=False)
     path = table("a\tb", "1\t2")
     message = ":1: expected the column 'gold', got a, b; name the columns with"
     assert_error(read_texts, path, message, columns="a gold")
+
+
+@pytest.mark.parametrize("labels", [["", " "], [-1, -1], [None, None]])
+def test_a_test_file_may_have_columns_without_labels(lines, labels):
+    """Those of the hub's ai2_arc are empty, those of its glue -1."""
+    path = lines(*({"text": "a", "label": label} for label in labels))
+    logged = []
+    rows = read_rows(path, logged.append)
+    roles = {"text": ["text"], "label": ["label"]}
+    found = text_examples(rows, roles, False)
+    assert [example.label for example in found] == [None, None]
+    assert logged == [
+        f"{path}:1: label is empty or -1 in all rows; they are read without "
+        "labels."
+    ]
+    # Where labels are needed they are looked at, and -1 is one.
+    if labels == [-1, -1]:
+        found = read_texts(path, "text label")
+        assert [example.label for example in found] == ["-1", "-1"]
 
 
 def test_rows_that_an_annotator_rejected_are_left_out(lines):
@@ -237,6 +268,30 @@ def test_json_lines_unlike_the_first(lines):
     assert_error(read_own, path, r':2: expected a string as a, got \["x"\]')
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        # What df.to_json(path) writes, and with orient="index".
+        '{"text":{"0":"a","1":"b"},"label":{"0":1,"1":0}}',
+        '{"0":{"text":"a","label":1},"1":{"text":"b","label":0}}',
+        '{\n  "text": "a",\n  "label": 1\n}\n',
+    ],
+)
+def test_one_json_object_for_the_file(write, content):
+    message = "train.json:1: expected a JSON object in each line, .* pandas"
+    with pytest.raises(UserError, match=message):
+        quiet(write("train.json", content))
+
+
+def test_a_file_whose_name_tells_no_form(write):
+    path = write("train.txt", '\ufeff{"text": "a", "label": "x"}\n')
+    assert quiet(path).records[0].values == {"text": "a", "label": "x"}
+    path = write("train.txt", "__label__x a\n")
+    message = f"^{path}: expected a name that ends with .tsv or .csv or .jsonl"
+    with pytest.raises(UserError, match=message):
+        quiet(path)
+
+
 @pytest.mark.parametrize("columns", [["choices"], ["one", "two"], ["B", "A"]])
 def test_the_letter_of_a_choice(lines, columns):
     """From A, unless a choice's column has that name."""
@@ -269,6 +324,29 @@ def test_choices_in_a_list(lines):
     # Columns that are named are all that is read.
     found = read_choices(path, *columns)
     assert [e.choices for e in found] == [("a", "b")] * 2
+
+
+def test_choices_with_labels_of_their_own(lines):
+    """As in the hub's ai2_arc, where the labels of some rows are numbers."""
+
+    def row(labels, right):
+        choices = {"text": ["dry palms", "wet palms"], "label": labels}
+        return {"question": "What heats?", "choices": choices, "key": right}
+
+    columns = ("question", ["choices"], "key")
+    path = lines(row(["A", "B"], "B"), row(["1", "2"], "2"), row([2, 1], 2))
+    found = read_choices(path, *columns)
+    assert [e.choices for e in found] == [("dry palms", "wet palms")] * 3
+    assert [e.label for e in found] == [1, 1, 0]
+    message = ":1: expected lists of one length as 'text' and 'label' of 'ch"
+    assert_error(
+        read_choices,
+        lines(row(["A"], "A")),
+        message,
+        context="question",
+        choices=["choices"],
+        label="key",
+    )
 
 
 def test_choices_counted_from_one_are_no_bad_rows(lines):

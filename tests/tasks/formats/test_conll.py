@@ -27,6 +27,43 @@ def test_sentences(write):
     ]
 
 
+def test_comments_and_contractions_of_conllu_are_no_words(write):
+    # Examples of universaldependencies.org/format.html, and a word with a
+    # blank.
+    lines = [
+        "# sent_id = 1",
+        "# text = vámonos al mar 10 000",
+        *("1-2 vámonos _", "1 vamos VERB", "2 nos PRON"),
+        *("3-4 al _", "3 a ADP", "4 el DET", "5 mar NOUN", "6 10~000 NUM"),
+        "",
+        "# text = Sue likes coffee and Bill tea",
+        *("1 Sue PROPN", "2 # SYM", "2.1 likes VERB", "3 tea NOUN"),
+    ]
+    rows = [
+        line if line[:1] in ("", "#") else _conllu_row(*line.split(" "))
+        for line in lines
+    ]
+    path = write("train.conllu", "\n".join(rows).replace("~", " "))
+    examples = read_conll(path, 1, 3)
+    assert examples == [
+        WordsExample(
+            ("vamos", "nos", "a", "el", "mar", "10 000"),
+            ("VERB", "PRON", "ADP", "DET", "NOUN", "NUM"),
+        ),
+        WordsExample(("Sue", "#", "tea"), ("PROPN", "SYM", "NOUN")),
+    ]
+    assert [e.location for e in examples] == [f"{path}:4", f"{path}:13"]
+    # A model of files whose first column is the word reads no numbers.
+    assert [e.words for e in read_conll(path, 0, tagged=False)] == [
+        e.words for e in examples
+    ]
+
+
+def _conllu_row(number, word, tag):
+    """Returns a line of ten columns."""
+    return "\t".join([number, word, word.lower(), tag, *"_" * 6])
+
+
 def test_optional_tags(write):
     # A document's line is no line of words, however wide.
     plain = "-DOCSTART- -X- -X- O\n\nMia\nin\n\nUlm\n"

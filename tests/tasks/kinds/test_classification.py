@@ -93,6 +93,11 @@ def test_labels_that_are_no_values_elsewhere():
     examples = [Example(("a",), label) for label in ("x", "NULL", "\\N")]
     (line,) = KIND.warnings(examples, training=True)
     assert line.startswith("NULL, \\N: trained as a class of its own, though")
+    # In SNLI a pair without a majority; beside + it is a class.
+    examples = [Example(("a",), label) for label in ("neutral", "-")]
+    (line,) = KIND.warnings(examples, training=True)
+    assert line.startswith("-: trained as a class of its own")
+    assert not KIND.warnings([*examples, Example(("a",), "+")], training=True)
 
 
 def test_labels_in_quotes():

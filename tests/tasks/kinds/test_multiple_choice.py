@@ -77,7 +77,7 @@ def test_truncated_examples(tiny_tokenizer):
 def test_a_choice_length_without_room_for_contexts(tiny_tokenizer):
     message = (
         "max_choice_length=13 leaves the context no room within "
-        "max_seq_length=16; lower it."
+        "max_seq_length=16; lower the former, for example to 8."
     )
     with pytest.raises(UserError, match=message):
         features(tiny_tokenizer, EXAMPLES, 16, 13)

@@ -31,7 +31,7 @@ def define_flags(input_flag: str = "input") -> None:
     flags.DEFINE_list(
         input_flag,
         None,
-        "Plain text, Markdown or JSON lines, also compressed: files, "
+        "Plain text, Markdown, JSON lines or Parquet, also compressed: files, "
         "directories or globs, comma-separated.",
     )
     flags.DEFINE_integer(
@@ -39,6 +39,11 @@ def define_flags(input_flag: str = "input") -> None:
         0,
         "Header lines of each file to skip.",
         lower_bound=0,
+    )
+    flags.DEFINE_string(
+        "text_column",
+        "text",
+        "Column of JSON lines and Parquet files that has the text.",
     )
     flags.DEFINE_float(
         "max_bad_fraction",
@@ -117,6 +122,7 @@ def _surveyed(
         list(map(os.path.basename, paths)),
         separator,
         skip_header_lines=FLAGS.skip_header_lines,
+        text_column=FLAGS.text_column,
     )
     surveys, sample = [], CorpusSample()
     report = CorpusReport()

@@ -54,6 +54,9 @@ class PretrainingDataConfig(Section):
         "and a <doc> of WikiExtractor are a document each.",
         choices=("auto", "file", "blank_line", "line"),
     )
+    text_column: str = setting(
+        "text", "Column of JSON lines and Parquet files that has the text."
+    )
     skip_header_lines: int = setting(
         0, "Lines to skip at the start of each file.", minimum=0
     )

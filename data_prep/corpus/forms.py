@@ -34,10 +34,11 @@ class CorpusFile:
             separated by blank lines; `wrapped`, the same, recognised by its
             lines; `blank_line`, a document between blank lines, each line a
             paragraph; `line`, a document on each line; `markdown`, as `file`
-            without the marks; `json_lines`, a document per line, the `text` of
-            an object. Plain text that begins with a <doc> of WikiExtractor is
-            read by these tags.
+            without the marks; `json_lines`, a document per line, the
+            `text_column` of an object. Plain text that begins with a <doc> of
+            WikiExtractor is read by these tags.
         skip_header_lines: lines at its head that are not its text.
+        text_column: of JSON lines and Parquet.
         origin: the input list that it comes from.
     """
 
@@ -45,6 +46,7 @@ class CorpusFile:
     name: str
     form: str
     skip_header_lines: int = 0
+    text_column: str = "text"
     origin: str = ""
 
 
@@ -54,6 +56,7 @@ def corpus_files(
     document_separator: str,
     open_file: OpenFile = open,
     skip_header_lines: int = 0,
+    text_column: str = "text",
     origin: str = "",
 ) -> list[CorpusFile]:
     """Returns `files` with the forms in which they are to be read.
@@ -78,6 +81,7 @@ def corpus_files(
             name,
             plain_form if form == "plain" else form,
             skip_header_lines,
+            text_column,
             origin,
         )
         for path, name, form in zip(files, names, forms, strict=True)

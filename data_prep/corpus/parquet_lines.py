@@ -9,14 +9,13 @@ from albert_tf.tasks.examples import listed
 from albert_tf.tasks.formats.arrow import load_pyarrow
 
 PARQUET_SUFFIX = ".parquet"
-_COLUMN = "text"
 _BATCH_ROWS = 256
 
 
-def parquet_reader(path: str) -> Callable[[int], memoryview]:
+def parquet_reader(path: str, column: str) -> Callable[[int], memoryview]:
     """Returns a function that reads the next bytes, at most so many.
 
-    They are those of a line of JSON for each row, an object with its `text`.
+    They are those of a line of JSON for each row, an object with the column.
     Raises UserError, here or when it is read, for a file that is no Parquet or
     is damaged, and without such a column.
     """
@@ -29,13 +28,14 @@ def parquet_reader(path: str) -> Callable[[int], memoryview]:
         raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
     names = table.schema_arrow.names
     require(
-        _COLUMN in names,
-        f"{path}: expected a column {_COLUMN!r}, got {listed(names, 12)}.",
+        column in names,
+        f"{path}: expected a column {column!r}, got {listed(names, 12)}; name "
+        "the one that has the text with --text_column.",
     )
 
     def lines() -> Iterator[bytes]:
         try:
-            for batch in table.iter_batches(_BATCH_ROWS, columns=[_COLUMN]):
+            for batch in table.iter_batches(_BATCH_ROWS, columns=[column]):
                 for row in batch.to_pylist():
                     yield json.dumps(row, default=str).encode() + b"\n"
         except arrow.ArrowException as error:

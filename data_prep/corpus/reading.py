@@ -124,7 +124,9 @@ def read_file(
             although its name says so.
     """
     parser = _FileParser(file, report)
-    with open_text(file.path, open_file, parser.note_damage) as stream:
+    with open_text(
+        file.path, open_file, parser.note_damage, file.text_column
+    ) as stream:
         names = document_names(file)
         for paragraphs in parser.documents(stream):
             report.counts["documents"] += 1
@@ -300,7 +302,7 @@ class _FileParser:
             self._fault("bad/empty_documents")
 
     def _json_texts(self, stream: TextIO) -> Iterator[str]:
-        """Yields the `text` of every line's object; faults are left out."""
+        """Yields the text of every line's object; faults are left out."""
         limit = MAX_JSON_LINE_CHARS + 1
         for line in iter(functools.partial(stream.readline, limit), ""):
             self._line_number += 1
@@ -314,10 +316,10 @@ class _FileParser:
             value = json_object(line)
             if value is None:
                 self._fault("bad/not_json")
-            elif not isinstance(value.get("text"), str):
+            elif not isinstance(text := value.get(self._file.text_column), str):
                 self._fault("bad/no_text_field")
             else:
-                yield value["text"]
+                yield text
 
 
 def _skip_line(stream: TextIO) -> bool:

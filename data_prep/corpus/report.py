@@ -22,8 +22,8 @@ FAULTS = {
         "write one JSON object on each line (of an array jq -c '.[]' does)",
     ),
     "bad/no_text_field": (
-        "without a string `text`",
-        "give every JSON object a `text` (jq -c '{text: .content}' renames)",
+        "without a string as text",
+        "name the column that has it with --text_column",
     ),
     "bad/empty_documents": ("empty documents", "remove empty documents"),
     "bad/damaged_archive": (

@@ -25,13 +25,14 @@ def open_text(
     path: str,
     open_file: OpenFile = open,
     on_damage: Callable[[], None] = lambda: None,
+    text_column: str = "text",
 ) -> Iterator[TextIO]:
     r"""Yields a file's text, whose lines end with \n whatever they ended with.
 
     A byte order mark is left out. A byte that is not UTF-8 is a lone
     surrogate, see PEP 383. A compressed file is unpacked, whatever it is
     called; where it is cut or damaged `on_damage` is called, and the text ends.
-    That of a Parquet file is lines of JSON.
+    That of a Parquet file is lines of JSON with its `text_column`.
 
     Raises:
         UserError: for a file that cannot be opened or read, that is UTF-16 or
@@ -41,7 +42,7 @@ def open_text(
     try:
         with open_file(path, "rb") as file:
             if path.lower().endswith(PARQUET_SUFFIX):
-                binary = buffered(parquet_reader(path))
+                binary = buffered(parquet_reader(path, text_column))
             else:
                 stored = buffered(file.read)
                 binary = unpacked(path, stored)

@@ -64,8 +64,15 @@ def _of_origin(
     names, paths = zip(
         *sorted(zip(_names(paths), paths, strict=True)), strict=True
     )
-    skipped = config.skip_header_lines
-    return corpus_files(paths, names, separator, open_file, skipped, origin)
+    return corpus_files(
+        paths,
+        names,
+        separator,
+        open_file,
+        config.skip_header_lines,
+        config.text_column,
+        origin,
+    )
 
 
 def _absolute(path: str, function: Callable[[str], str]) -> str:

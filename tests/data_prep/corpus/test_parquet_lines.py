@@ -31,9 +31,10 @@ def write(tmp_path):
     return call
 
 
-def survey(path):
+def survey(path, **options):
     """Returns the survey, and a sample of so few documents: all of them."""
-    (file,) = corpus_files(list_files([str(path)]), ["docs"], "auto")
+    paths = list_files([str(path)])
+    (file,) = corpus_files(paths, ["docs"], "auto", **options)
     return survey_file(file)
 
 
@@ -61,9 +62,11 @@ def test_the_digest_is_of_the_stored_bytes(write):
 
 def test_a_column_of_another_name(write):
     path = write("a.parquet", {"content": ["Tea."], "url": ["u"]})
-    message = f"{path}: expected a column 'text', got content, url."
+    message = f"{path}: expected a column 'text', got content, url; name the"
     with pytest.raises(UserError, match=message):
         survey(path)
+    found, _ = survey(path, text_column="content")
+    assert found.report.counts["characters"] == len("Tea.")
 
 
 def test_what_is_no_parquet(tmp_path):

@@ -196,7 +196,8 @@ def _at_home(argument: str) -> str:
     if not name.startswith("-") or name.strip("-") in _TEXTS:
         return argument
     home = os.path.expanduser("~")
-    paths = [re.sub(r"^~(?=/|$)", lambda _: home, p) for p in value.split(",")]
+    # A ~ alone may be a --label_separator.
+    paths = [re.sub(r"^~(?=/)", lambda _: home, p) for p in value.split(",")]
     return name + equals + ",".join(paths)
 
 

@@ -176,7 +176,7 @@ def test_paths_may_begin_in_the_home_directory(monkeypatch):
         "predict",
         "--mode=classify",
         "--model_dir=~/model",
-        "--input=~/a,~/b/~,~c",
+        "--input=~/a,~/b/~,~c,~",
         "--text=~/",
         main=lambda: print(
             *(
@@ -186,7 +186,7 @@ def test_paths_may_begin_in_the_home_directory(monkeypatch):
         ),
     )
     home = "/home/a\\1"
-    assert done.stdout == f"{home}/model {home}/a,{home}/b/~,~c ['~/']\n"
+    assert done.stdout == f"{home}/model {home}/a,{home}/b/~,~c,~ ['~/']\n"
 
 
 def test_a_local_cluster_runs_the_program_once_for_each_worker():

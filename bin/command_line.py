@@ -8,6 +8,7 @@ import gc
 import importlib.util
 import io
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -49,6 +50,8 @@ MODEL_HELP = "Model or run directory, or hf://owner/name: one on the hub."
 TOKENIZER_HELP = (
     "Tokenizer: its directory, or a .model, .vocab or vocab.txt file."
 )
+# Flags whose values are no paths, whatever they look like.
+_TEXTS = ("text", "query")
 # Seconds between lines of progress in a log.
 _LOG_SECONDS = 10.0
 
@@ -177,10 +180,25 @@ def _num_local_workers() -> int:
 
 def _parse(argv: Sequence[str]) -> list[str]:
     try:
-        return FLAGS(list(argv))
+        return FLAGS([argv[0], *map(_at_home, argv[1:])])
     except flags.Error as error:
         lines = "; ".join(line.strip() for line in str(error).splitlines())
         sys.exit(f"{_program(argv)}: {lines} (--helpshort lists the flags.)")
+
+
+def _at_home(argument: str) -> str:
+    """Returns --flag=~/path with the home directory in place of ~.
+
+    Shells put it there in words of their own alone, and a directory called ~
+    would be made.
+    """
+    name, equals, value = argument.partition("=")
+    if not name.startswith("-") or name.strip("-") in _TEXTS:
+        return argument
+    home = os.path.expanduser("~")
+    # A ~ alone may be a --label_separator.
+    paths = [re.sub(r"^~(?=/)", lambda _: home, p) for p in value.split(",")]
+    return name + equals + ",".join(paths)
 
 
 def _program(argv: Sequence[str]) -> str:

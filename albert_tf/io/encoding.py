@@ -1,4 +1,4 @@
-"""Recognises files that no reader of text takes: UTF-16, UTF-32, archives."""
+"""Recognises files that no reader of text takes: UTF-16, PDF, archives."""
 
 import codecs
 
@@ -22,6 +22,9 @@ _NULS: dict[tuple[bool, ...], str] = {
 _OTHERS = {
     b"PK\x03\x04": "an Excel workbook or another ZIP archive",
     b"\xd0\xcf\x11\xe0": "an Excel workbook",
+    b"%PDF-": "a PDF document",
+    b"{\\rtf": "an RTF document",
+    b"ARROW1": "an Arrow (Feather) file",
     b"PAR1\x15": "a Parquet file",
     b"\x1f\x8b": "a gzip file",
 }

@@ -169,6 +169,26 @@ def program(text, *arguments):
     )
 
 
+def test_paths_may_begin_in_the_home_directory(monkeypatch):
+    """Shells leave ~ behind = as it is."""
+    monkeypatch.setenv("HOME", "/home/a\\1")
+    done = run_program(
+        "predict",
+        "--mode=classify",
+        "--model_dir=~/model",
+        "--input=~/a,~/b/~,~c,~",
+        "--text=~/",
+        main=lambda: print(
+            *(
+                command_line.FLAGS[n].value
+                for n in ("model_dir", "input", "text")
+            )
+        ),
+    )
+    home = "/home/a\\1"
+    assert done.stdout == f"{home}/model {home}/a,{home}/b/~,~c,~ ['~/']\n"
+
+
 def test_a_local_cluster_runs_the_program_once_for_each_worker():
     text = (
         # In one write: the other worker writes, too.

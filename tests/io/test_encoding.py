@@ -26,6 +26,8 @@ def test_utf16_and_utf32_are_named(encoding, text):
 def test_archives_are_named():
     for content, name in (
         (b"PK\x03\x04\x14\0", "an Excel workbook or another ZIP archive"),
+        (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF document"),
+        (b"{\\rtf1\\ansi\\ansicpg1252", "an RTF document"),
         (b"PAR1\x15\x04", "a Parquet file"),
     ):
         with pytest.raises(UserError, match=f"^a is {name}, expected text"):

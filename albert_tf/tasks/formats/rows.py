@@ -388,10 +388,13 @@ def open_rows(
 
 
 def _refuse_one_object(head: Sequence[tuple[str, str]]) -> None:
-    """Raises UserError where one JSON object has all rows.
+    """Raises UserError where one JSON object has all rows, or several lines.
 
     `head` are the first lines. By default pandas writes an object of columns.
     """
+    expected = (
+        "expected a JSON object in each line, or an array of objects, got"
+    )
     location, text = head[0]
     value = None
     with contextlib.suppress(RowError):
@@ -400,10 +403,14 @@ def _refuse_one_object(head: Sequence[tuple[str, str]]) -> None:
         isinstance(column, dict) for column in value.values()
     )
     require(
-        text.strip() != "{" and not (len(head) == 1 and value and has_columns),
-        f"{location}: expected a JSON object in each line, or an array of "
-        "objects, got one object for the file; pandas writes lines with "
-        "df.to_json(path, orient='records', lines=True).",
+        text.strip() != "{",
+        f"{location}: {expected} one that has several lines; jq -c . puts it "
+        "in one.",
+    )
+    require(
+        not (len(head) == 1 and value and has_columns),
+        f"{location}: {expected} one object for the file; pandas writes lines "
+        "with df.to_json(path, orient='records', lines=True).",
     )
 
 

@@ -269,16 +269,16 @@ def test_json_lines_unlike_the_first(lines):
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "advice"),
     [
         # What df.to_json(path) writes, and with orient="index".
-        '{"text":{"0":"a","1":"b"},"label":{"0":1,"1":0}}',
-        '{"0":{"text":"a","label":1},"1":{"text":"b","label":0}}',
-        '{\n  "text": "a",\n  "label": 1\n}\n',
+        ('{"text":{"0":"a","1":"b"},"label":{"0":1,"1":0}}', "pandas"),
+        ('{"0":{"text":"a","label":1},"1":{"text":"b","label":0}}', "pandas"),
+        ('{\n  "text": "a",\n  "label": 1\n}\n', "jq -c"),
     ],
 )
-def test_one_json_object_for_the_file(write, content):
-    message = "train.json:1: expected a JSON object in each line, .* pandas"
+def test_one_json_object_for_the_file(write, content, advice):
+    message = f"train.json:1: expected a JSON object in each line, .* {advice}"
     with pytest.raises(UserError, match=message):
         quiet(write("train.json", content))
 

@@ -12,11 +12,10 @@ from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.columns import infer_columns
 from albert_tf.tasks.formats.json_values import shown_json
 from albert_tf.tasks.formats.race import question_with_option
+from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import (
     LABEL_COLUMN,
     LABELS_COLUMN,
-    Record,
-    Roles,
     Rows,
 )
 from albert_tf.tasks.formats.word_lists import words_of

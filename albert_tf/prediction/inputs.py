@@ -36,12 +36,11 @@ from albert_tf.tasks.formats.json_values import (
     array_elements,
     starts_array,
 )
+from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import (
     EXTENSIONS,
     JSON_LINES,
     Reading,
-    Record,
-    Roles,
     ending_of,
     json_record,
     open_rows,

@@ -31,6 +31,7 @@ from albert_tf.tasks.formats.entity_spans import (
     entity_examples,
     infer_entity_columns,
 )
+from albert_tf.tasks.formats.record import Roles
 from albert_tf.tasks.formats.rows import (
     AS_BY_DEFAULT,
     EXTENSIONS,
@@ -38,7 +39,6 @@ from albert_tf.tasks.formats.rows import (
     LABEL_COLUMN,
     LABELS_COLUMN,
     Reading,
-    Roles,
     Rows,
     read_rows,
 )

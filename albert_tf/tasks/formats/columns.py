@@ -14,11 +14,10 @@ from albert_tf.tasks.examples import (
     listed,
 )
 from albert_tf.tasks.formats.race import LETTERS, question_with_option
+from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import (
     LABEL_COLUMN,
     UNNAMED,
-    Record,
-    Roles,
     Rows,
     ending_of,
 )

@@ -15,7 +15,12 @@ from albert_tf.tasks.formats.json_values import (
     shown_json,
     starts_array,
 )
-from albert_tf.tasks.formats.rows import JSON_LINES, PARQUET, Record, read_rows
+from albert_tf.tasks.formats.record import Record
+from albert_tf.tasks.formats.rows import (
+    JSON_LINES,
+    PARQUET,
+    read_rows,
+)
 from albert_tf.tasks.formats.squad import distinct, read_squad
 from albert_tf.tasks.formats.tables import read_lines
 

@@ -3,16 +3,15 @@
 import contextlib
 import dataclasses
 import itertools
-import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from albert_tf.config import require, shown
 from albert_tf.io import files
 from albert_tf.io.compression import plain_name
-from albert_tf.tasks.bad_rows import EMPTY, BadRows, RowError
+from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.examples import (
     Log,
     listed,
@@ -36,6 +35,7 @@ from albert_tf.tasks.formats.json_values import (
     shown_json,
     starts_array,
 )
+from albert_tf.tasks.formats.record import Record
 from albert_tf.tasks.formats.tables import (
     DELIMITERS,
     SEPARATORS,
@@ -44,14 +44,11 @@ from albert_tf.tasks.formats.tables import (
     read_lines,
     stored_lines,
 )
-from albert_tf.tasks.kinds.regression import number_of
 from albert_tf.tasks.splits import WITHOUT_FLAGS, Split
 
 LABEL_COLUMN, LABELS_COLUMN = "label", "labels"
 # Of texts that are files: a name in predictions.
 FILE_COLUMN = "file"
-# Names of columns by their roles.
-Roles = Mapping[str, Sequence[str]]
 Made = TypeVar("Made")
 
 JSON_LINES, PARQUET = ".jsonl", ".parquet"
@@ -62,16 +59,9 @@ _ADVICE = (
     "the first line of a table names its columns, and a line of JSON is an "
     "object."
 )
-# Values of a column that says whether a text has a label.
-_TRUTH = {"1": True, "1.0": True, "true": True}
-_TRUTH |= {"0": False, "0.0": False, "false": False}
-# Keys of choices with labels of their own.
-_OF_CHOICES = {"text", "label"}
 # The index of a data frame, as pandas writes it, as it reads that again, and as
 # it writes it to Parquet, as `datasets` does.
 UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+|__index_level_[0-9]+__")
-# A list of strings in a field of a table, in JSON or as Python prints it.
-_LIST = re.compile(r"""\s*\[\s*["'\]]""")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,156 +83,6 @@ class Reading:
 
 
 AS_BY_DEFAULT = Reading()
-
-
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """The columns of a row or line, and its file and line.
-
-    `values` are texts of a table, or values of JSON with numbers as they are
-    written; they are checked when they are read, and RowError is raised.
-    """
-
-    values: Mapping[str, Any]
-    location: str
-
-    def texts(self, name: str) -> str | tuple[str, ...]:
-        """Returns the text of a column, or its list of texts.
-
-        That of null, as data frames write an empty cell, is empty.
-        """
-        found = self.values[name]
-        if found is None:
-            return ""
-        if isinstance(found, bool):
-            return shown_json(found)
-        if isinstance(found, list) and all(isinstance(v, str) for v in found):
-            return tuple(found)
-        if not isinstance(found, str):
-            raise RowError(
-                self.location,
-                "expected a string, a number, true, false or a list of strings "
-                f"as {shown(name)}",
-                f", got {shown_json(found)}",
-            )
-        return found
-
-    def text(self, name: str) -> str:
-        """Returns the text of a column, of which there is one."""
-        found = self.texts(name)
-        if not isinstance(found, str):
-            raise RowError(
-                self.location,
-                f"expected a string as {name}",
-                f", got {shown_json(found)}",
-            )
-        return found
-
-    def choices(self, columns: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Returns the choices in columns, and names that a label may have.
-
-        A column is a text, a list of texts, or an object with the lists `text`
-        and `label`, as in the hub's ARC; names are these labels, and of other
-        columns their own.
-        """
-        choices: list[str] = []
-        names: list[str] = []
-        for column in columns:
-            value = self.values[column]
-            if not isinstance(value, dict) or value.keys() != _OF_CHOICES:
-                found = self.texts(column)
-                choices += [found] if isinstance(found, str) else found
-                names.append(column)
-                continue
-            inner = Record(value, self.location)
-            texts, labels = map(inner.texts, ("text", "label"))
-            if isinstance(texts, str) or len(texts) != len(labels):
-                raise RowError(
-                    self.location,
-                    "expected lists of one length as 'text' and 'label' of "
-                    f"{shown(column)}",
-                    f", got {shown_json(value)}",
-                )
-            choices += texts
-            names += labels
-        return choices, names
-
-    def example_texts(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Returns the text, or pair, in columns; not all may be empty."""
-        found = tuple(map(self.text, names))
-        if not any(map(str.strip, found)):
-            raise RowError(self.location, EMPTY)
-        return found
-
-    def label(self, name: str) -> str:
-        """Returns the label in a column, which may not be empty.
-
-        A list of one label is that label, as annotation tools write it.
-        """
-        found = self.texts(name)
-        if not isinstance(found, str) and len(found) != 1:
-            raise RowError(
-                self.location,
-                f"expected one label as {shown(name)}; "
-                f"--task=custom --columns=text=...,labels={name} reads several",
-                f", got {shown_json(self.values[name])}",
-            )
-        label = (found if isinstance(found, str) else found[0]).strip()
-        if not label:
-            raise RowError(self.location, "the label is empty")
-        return label
-
-    def labels(self, name: str, separator: str) -> tuple[str, ...]:
-        """Returns the labels in a column, each once: a list, or one text.
-
-        An empty text, or list, has none. In a table a list is written as JSON.
-        """
-        texts = self.texts(name)
-        found: tuple[str, ...] | None
-        if not isinstance(texts, str):
-            found = texts
-        elif self.values[name] is None:
-            # What is not known is not "no labels".
-            found = None
-        elif _LIST.match(texts):
-            found = _listed_in(texts)
-        else:
-            found = tuple(texts.split(separator)) if texts.strip() else ()
-        labels = [label.strip() for label in found or ()]
-        if found is None or not all(labels):
-            raise RowError(
-                self.location,
-                f"expected labels with {separator!r} between them, a list of "
-                f"strings in JSON, or nothing, as {shown(name)}",
-                f", got {shown_json(self.values[name])}",
-            )
-        return tuple(dict.fromkeys(labels))
-
-    def truth(self, name: str) -> bool:
-        """Returns whether a column has 1 or true, in place of 0 or false."""
-        found = self.text(name).strip().lower()
-        if found not in _TRUTH:
-            raise RowError(
-                self.location,
-                f"expected 0 or 1 as {shown(name)}",
-                f", got {shown_json(self.values[name])}",
-            )
-        return _TRUTH[found]
-
-    def number(self, name: str) -> str:
-        """Returns the number in a column, as it is written."""
-        label = self.label(name)
-        number_of(label, self.location)
-        return label
-
-
-def _listed_in(text: str) -> tuple[str, ...] | None:
-    """Returns the strings of a list in JSON; None for anything else."""
-    with contextlib.suppress(ValueError):
-        found = json.loads(text)
-        if all(isinstance(value, str) for value in found):
-            return tuple(found)
-    return None
 
 
 @dataclasses.dataclass

@@ -5,7 +5,10 @@ from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.columns import have_labels
 from albert_tf.tasks.formats.json_values import shown_json
-from albert_tf.tasks.formats.rows import Record, Roles, Rows
+from albert_tf.tasks.formats.record import Record, Roles
+from albert_tf.tasks.formats.rows import (
+    Rows,
+)
 
 
 def word_list_examples(

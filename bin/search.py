@@ -27,6 +27,7 @@ from albert_tf.search.index import (
 )
 from albert_tf.search.ranking import recall
 from albert_tf.tasks.formats.rows import JSON_EXTENSIONS
+from albert_tf.tasks.formats.tables import decoded_lines
 from bin import command_line, corpora
 
 FLAGS = flags.FLAGS
@@ -140,9 +141,10 @@ def _questions() -> list[str]:
         if FLAGS.input == "-"
         else open_plain(FLAGS.input)
     ) as file:
-        lines = [line.decode("utf-8", "replace").strip() for line in file]
-    require(any(lines), f"{FLAGS.input} has no question.")
-    return [line for line in lines if line]
+        lines = decoded_lines(FLAGS.input, file, "a question on each line.")
+        questions = list(filter(None, map(str.strip, lines)))
+    require(bool(questions), f"{FLAGS.input} has no question.")
+    return questions
 
 
 def _answer(index: Index) -> None:

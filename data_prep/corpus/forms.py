@@ -5,12 +5,29 @@ import itertools
 import json
 from collections.abc import Sequence
 
-from albert_tf.config import require
+from albert_tf.config import UserError
 from data_prep.corpus.listing import FORM_OF_SUFFIX, text_suffix
 from data_prep.corpus.text_files import OpenFile, open_text
 
-# Tables, whose names of columns and separators would be read as text.
-_DELIMITERS = {".csv": ",", ".tsv": "\\t"}
+# What to do with files that are no text, but would be read as such with their
+# separators or tags.
+_TABLE = (
+    "a table is no text; write its column of texts as lines of JSON, for "
+    'example with python -c "import csv, json, sys; '
+    "[print(json.dumps({{'text': row['text']}})) for row in "
+    "csv.DictReader(sys.stdin, delimiter='DELIMITER')]\" < {path} > texts.jsonl"
+)
+_MARKUP = (
+    "markup is no text; convert it, for example with pandoc -t plain {path} "
+    "-o text.txt"
+)
+_NO_TEXT = {
+    ".csv": _TABLE.replace("DELIMITER", ","),
+    ".tsv": _TABLE.replace("DELIMITER", "\\t"),
+    ".html": _MARKUP,
+    ".htm": _MARKUP,
+    ".xml": f"{_MARKUP} (Wikipedia's dumps with WikiExtractor)",
+}
 # A part of a JSON line is of no use: a longer one is left out as a fault.
 MAX_JSON_LINE_CHARS = 64_000_000
 
@@ -100,14 +117,8 @@ def json_object(line: str) -> dict[str, object] | None:
 def _form(path: str, open_file: OpenFile) -> str:
     if form := FORM_OF_SUFFIX.get(text_suffix(path)):
         return form
-    require(
-        (delimiter := _DELIMITERS.get(text_suffix(path))) is None,
-        f"{path}: a table is no text; write its column of texts as lines of "
-        'JSON, for example with python -c "import csv, json, sys; '
-        "[print(json.dumps({'text': row['text']})) for row in "
-        f"csv.DictReader(sys.stdin, delimiter='{delimiter}')]\" "
-        f"< {path} > texts.jsonl.",
-    )
+    if advice := _NO_TEXT.get(text_suffix(path)):
+        raise UserError(f"{path}: {advice.format(path=path)}.")
     with open_text(path, open_file) as stream:
         for line in iter(lambda: stream.readline(MAX_JSON_LINE_CHARS), ""):
             if line.strip():

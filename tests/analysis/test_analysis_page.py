@@ -1,5 +1,6 @@
 """The page of bin.analyze."""
 
+import pytest
 from program_runner import run_program
 from training_fixtures import random_model
 
@@ -16,6 +17,7 @@ def analyze(tmp_path, *flags):
     )
 
 
+@pytest.mark.slow
 def test_a_page_of_any_model(tmp_path, sentences, tiny_tokenizer):
     (tmp_path / "texts").mkdir()
     for number in range(2):

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = sorted(
     path.stem
@@ -16,6 +18,7 @@ PROGRAMS = sorted(
 RUN = """
 import json, os, runpy, sys
 import bin.command_line
+import pytest
 for program, *flags in json.loads(sys.argv[1]):
     if os.fork():
         os.wait()
@@ -43,6 +46,7 @@ def run(commands):
     return ends, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_helpshort_of_every_program_loads_no_tensorflow():
     ends, output = run([[name, "--helpshort"] for name in PROGRAMS])
     assert ends == dict.fromkeys(PROGRAMS, "1 []"), output

@@ -76,6 +76,9 @@ def test_a_file_of_questions_gives_lines_of_json_without_a_model(
     first, second = map(json.loads, lines)
     assert first["passages"][0]["document"] == "b.txt"
     assert second == {"query": "volcano", "passages": []}
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
+    refused = run_program(*asked, f"--input={tmp_path}/latin.txt")
+    assert "latin.txt:1: byte 3 (0xe9) is not UTF-8" in refused.error
 
 
 def test_recall_of_every_ranking_is_printed(index_dir, model_dir, tmp_path):

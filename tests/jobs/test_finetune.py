@@ -266,6 +266,7 @@ def test_it_is_compared_with_a_simple_model(finished):
     assert "TF-IDF with a linear model (100.0%; " in sentence
 
 
+@pytest.mark.slow
 def test_a_comparison_or_report_that_fails_leaves_the_model(
     data_dir, pretrained, tmp_path, monkeypatch
 ):

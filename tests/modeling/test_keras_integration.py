@@ -186,6 +186,7 @@ def keras_inputs(names, shape):
     }
 
 
+@pytest.mark.slow
 def test_a_functional_model_of_the_users_own(tmp_path):
     """Any batch and length, hidden states on request, saved and loaded."""
     inner = randomise(AlbertModel(CONFIG))

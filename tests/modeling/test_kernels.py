@@ -209,6 +209,7 @@ def calls_in_graph(model, training):
     )
 
 
+@pytest.mark.slow
 def test_only_training_compiles():
     model = randomise(AlbertForPretraining(override(SMALL, DROPOUT)))
     assert calls_in_graph(model, training=False) == (0, 0)

@@ -395,6 +395,7 @@ def test_keras_apply_over_replicas():
     assert float(copies[0]) == float(copies[1]) != 1.0
 
 
+@pytest.mark.slow
 def test_float16_with_keras_loss_scaling():
     inputs = np.random.default_rng(0).normal(size=(80, 4)).astype("float32")
     targets = inputs.mean(axis=1, keepdims=True)

@@ -62,6 +62,7 @@ def test_labels_are_passed_on(tiny_tokenizer):
     assert (labels, weights) == ([1], [0.5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "forget",
     [lambda: keras.utils.set_random_seed(1), keras.utils.clear_session],

@@ -65,6 +65,13 @@ def test_a_table_is_refused_with_the_command_that_converts_it(
     ]
 
 
+@pytest.mark.parametrize("name", ["a.html", "a.HTM", "a.xml.gz"])
+def test_markup_is_refused(tmp_path, name):
+    path = write(tmp_path / name, "<p>Tea.</p>")
+    with pytest.raises(UserError, match="markup is no text; convert it"):
+        forms("auto", path)
+
+
 # -------------------------------------------------------- hard-wrapped text
 
 

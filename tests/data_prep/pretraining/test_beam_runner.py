@@ -313,6 +313,7 @@ def remote(sentences, monkeypatch):
     return files
 
 
+@pytest.mark.slow
 def test_remote_paths_give_the_same_bytes(build, tmp_path, remote):
     """The same corpus has the same names wherever it lies."""
     metadata = build("local")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.config import UserError
@@ -65,6 +65,7 @@ def numbered(text):
     return [(str(n), line) for n, line in enumerate(text.split("\n"), start=1)]
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.fixed_dictionaries({"a": VALUES}), min_size=1),
     st.sampled_from([None, 0, 2]),

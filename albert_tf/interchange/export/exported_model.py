@@ -321,9 +321,10 @@ def _array(spec: tf.TensorSpec, value: Any) -> np.ndarray:
                 spec.dtype.min <= low and high <= spec.dtype.max,
                 f"{wanted} numbers from {low} to {high}.",
             )
+    got = f"an array [{', '.join(map(str, array.shape))}]"
     require(
         spec.shape.is_compatible_with(array.shape),
-        f"{wanted} an array [{', '.join(map(str, array.shape))}].",
+        f"{wanted} {got if array.ndim else f'{shown(value)} without a list'}.",
     )
     return array if is_text else array.astype(spec.dtype.as_numpy_dtype)
 

@@ -94,7 +94,12 @@ IDS = {
     [
         ("txt", {}, "signature='txt' is not one of .*; did you mean text?"),
         ("text", {"txet": ["a"]}, "takes the inputs text; got 'txet'"),
-        ("text", {"text": "a"}, r"text: expected string \[any\], got an array"),
+        (
+            "text",
+            {"text": "a"},
+            r"text: expected string \[any\], got 'a' without a list",
+        ),
+        ("text", {"text": [["a"]]}, r"\[any\], got an array \[1, 1\]"),
         ("text", {"text": [["a"], ["b", "c"]]}, "rows of different lengths"),
         ("text", {"text": ["a", 1]}, r"expected string \[any\], got 1\."),
         ("text", {"text": ["\ud800"]}, "not valid Unicode"),

@@ -375,7 +375,7 @@ class AlbertModel(FittableModel):
         """Returns the positions `[batch, n]` that heads read, by feature."""
         return {
             name: ops.cast(features[name], "int32")
-            for name in self.read_positions()
+            for name in self.position_features()
         }
 
     def _text_vectors(

@@ -28,8 +28,8 @@ class FittableModel(CheckedSteps):
         """Returns the heads' features beside the encoder's inputs."""
         return sum((head.features for head in self.heads.values()), ())
 
-    def read_positions(self) -> list[str]:
-        """Returns the features that have the positions which heads read."""
+    def position_features(self) -> list[str]:
+        """Returns the features that are positions, whose states heads read."""
         return [
             head.reads
             for head in self.heads.values()
@@ -56,7 +56,7 @@ class FittableModel(CheckedSteps):
             features,
             self.config,
             needed=needed,
-            positions=[n for n in self.read_positions() if n in needed],
+            positions=[n for n in self.position_features() if n in needed],
             known=self._labels().names().union(self.features_of_heads()),
             in_graph=in_graph,
         )

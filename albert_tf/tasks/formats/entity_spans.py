@@ -9,9 +9,7 @@ from albert_tf.tasks.examples import WordsExample, listed
 from albert_tf.tasks.formats.columns import have_labels
 from albert_tf.tasks.formats.json_values import shown_json
 from albert_tf.tasks.formats.record import Record, Roles
-from albert_tf.tasks.formats.rows import (
-    Rows,
-)
+from albert_tf.tasks.formats.rows import Rows
 from albert_tf.text.words import Span, finer_words
 
 TEXT_COLUMN = "text"

@@ -93,6 +93,7 @@ def main() -> None:
     from albert_tf.jobs.repeated_runs import cross_validate, repeat
 
     initial = find_initial_weights(FLAGS.init_from)
+    initial = initial.with_tokenizer(FLAGS.tokenizer)
     config, model_changes, recipe = settings()
 
     def run(
@@ -104,7 +105,6 @@ def main() -> None:
             data_dir=FLAGS.data_dir,
             run_dir=run_dir,
             initial=initial,
-            tokenizer_dir=FLAGS.tokenizer or "",
             model_changes=model_changes,
             recipe=recipe,
             runtime=command_line.with_flags(RuntimeConfig()),

@@ -82,6 +82,7 @@ def main() -> None:
     from albert_tf.jobs.train_embeddings import run_embedding_training
 
     initial = find_initial_weights(FLAGS.init_from)
+    initial = initial.with_tokenizer(FLAGS.tokenizer)
     longest = config.embeddings.max_seq_length
     longest = longest or initial.description.max_seq_length
     evaluation = run_embedding_training(
@@ -89,7 +90,6 @@ def main() -> None:
         _rows() if reads_table else _documents(longest, initial),
         run_dir=FLAGS.run_dir,
         initial=initial,
-        tokenizer_dir=FLAGS.tokenizer or "",
         model_changes={
             name: value
             for name, value in command_line.given_settings(
@@ -106,7 +106,7 @@ def _documents(max_seq_length: int, initial: "StoredModel") -> list[list[str]]:
     """Returns the passages of each document of --input."""
     from albert_tf.text.tokenizer import load_tokenizer
 
-    tokenizer = load_tokenizer(FLAGS.tokenizer or initial.tokenizer_path)
+    tokenizer = load_tokenizer(initial.tokenizer_path)
     documents: dict[str, list[str]] = {}
     for passage in corpora.passages(max_seq_length, tokenizer):
         documents.setdefault(passage.document, []).append(passage.text)

@@ -3,36 +3,34 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from albert_tf.config import (
     FinetuneConfig,
     ModelConfig,
     RuntimeConfig,
-    UserError,
     given_settings,
     lookup,
     override,
     require,
 )
-from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
     check_vocab_size,
 )
 from albert_tf.jobs.epochs import with_steps
+from albert_tf.jobs.finetuning_data import (
+    TRAIN,
+    finetuning_data,
+    in_both_orders,
+    read_examples,
+)
 from albert_tf.jobs.finetuning_job import FinetuningJob
 from albert_tf.jobs.micro_batch import with_micro_batch_size
-from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.rundir.run_directory import extended
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.class_weights import imbalance
-from albert_tf.tasks.examples import Log, listed
+from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds.base import LabelUnits
-from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.recipes import RECIPES, Recipe, with_recipe
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.job import strategy_for
@@ -47,7 +45,6 @@ def run_finetuning(
     data_dir: str,
     run_dir: str,
     initial: StoredModel,
-    tokenizer_dir: str = "",
     model_changes: Mapping[str, Any] | None = None,
     recipe: str = "auto",
     runtime: RuntimeConfig | None = None,
@@ -68,8 +65,7 @@ def run_finetuning(
         task: a row of the catalog, or a custom task.
         data_dir: the task's files.
         run_dir: created if missing.
-        initial: the pretrained weights.
-        tokenizer_dir: where `initial` has no tokenizer.
+        initial: the pretrained weights, and the tokenizer beside them.
         model_changes: settings of the architecture to change (dropout).
         recipe: a row of RECIPES; auto: the paper's settings for the task, or
             what narrower models were found to need; none: the defaults.
@@ -86,31 +82,28 @@ def run_finetuning(
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)
     choose_settings = lookup(RECIPES, recipe, "recipe")
-    tokenizer_path = tokenizer_dir or initial.tokenizer_path
-    tokenizer = load_tokenizer(tokenizer_path)
-    examples = _read_examples(task, data_dir, log)
+    tokenizer = load_tokenizer(initial.tokenizer_path)
+    examples = read_examples(task, data_dir, log)
     config, model_config, recipe_line = _with_recipe(
-        choose_settings(task, initial.config, examples["train"]),
+        choose_settings(task, initial.config, examples[TRAIN]),
         config,
         initial.config,
         model_changes or {},
         log,
     )
-    check_vocab_size(model_config, tokenizer, tokenizer_path)
+    check_vocab_size(model_config, tokenizer, initial.tokenizer_path)
     _check_lengths(config, model_config)
     if config.finetuning.double_unordered:
-        examples["train"] = _in_both_orders(task, examples["train"])
-    labels = list(task.labels) or task.kind.labels(examples["train"])
-    units = _label_units(task, examples["train"], log)
+        examples[TRAIN] = in_both_orders(task, examples[TRAIN])
+    labels = list(task.labels) or task.kind.labels(examples[TRAIN])
     builder = FeatureBuilder(
         task.kind, tokenizer, config.features, labels, workers, cache_dir, log
     )
-    features = builder.build(examples["train"], training=True)
-    features = _class_weighted(features, config, task, labels, log)
-    _warn_of_untrained_positions(features, initial, log)
+    data = finetuning_data(config, task, data_dir, examples, builder)
+    _warn_of_untrained_positions(data.features, initial, log)
     metrics = task.kind.metric_names(task.metrics, labels)
     config = extended(
-        with_steps(config, config.finetuning, len(features), metrics[0]),
+        with_steps(config, config.finetuning, len(data.features), metrics[0]),
         runtime,
     )
     config = with_micro_batch_size(
@@ -120,9 +113,8 @@ def run_finetuning(
         model_config,
         batch_size=config.training.train_batch_size,
         seq_length=config.features.max_seq_length,
-        choices=max(features.choices, 1),
+        choices=max(data.features.choices, 1),
     )
-    batches = _training_batches(config, features, examples["train"])
     return train(
         FinetuningJob(
             config=config,
@@ -132,60 +124,17 @@ def run_finetuning(
             model_config=model_config,
             tokenizer=tokenizer,
             initial=initial,
-            training_loss=head_loss(task.kind.head, units.deviation**-2),
-            sources=SourceSchedule([batches], [0]),
+            training_loss=head_loss(task.kind.head, data.units.deviation**-2),
+            sources=SourceSchedule([data.training_batches(config)], [0]),
             best_metric=config.training.best_metric,
             metric_names=_metric_names(task, metrics),
             log=log,
-            task=task,
-            data_dir=data_dir,
-            labels=labels,
-            label_units=units,
-            examples=examples,
-            evaluated=_evaluated(config, task, builder, examples),
-            train_features=features,
-            cache_dir=cache_dir,
+            data=data,
             report=None
             if report is None
             else [*report, *filter(None, [recipe_line])],
         )
     )
-
-
-def _label_units(task: Task, examples: Sequence[Any], log: Log) -> LabelUnits:
-    """Returns the unit in which numbers are learned, logged."""
-    units = task.kind.label_units(examples)
-    if units != LabelUnits():
-        log(
-            f"The numbers have the mean {units.mean:.4g} and the standard "
-            f"deviation {units.deviation:.4g}; they are learned in these units."
-        )
-    return units
-
-
-def _class_weighted(
-    features: Features,
-    config: FinetuneConfig,
-    task: Task,
-    labels: Sequence[str],
-    log: Log,
-) -> Features:
-    """Returns the features with the weights of their classes, logged.
-
-    Without weights a class that most examples are of is logged.
-    """
-    if not config.finetuning.class_weights:
-        if isinstance(task.kind, Classification):
-            counts = np.bincount(features.scalars["label_ids"])
-            if line := imbalance(labels, counts):
-                log(line)
-        return features
-    features, weights = task.kind.class_weighted(
-        features, labels, config.finetuning.class_weights
-    )
-    of_classes = (f"{name} {value:.3g}" for name, value in weights.items())
-    log(f"Class weights: {listed(of_classes, 12)}.")
-    return features
 
 
 def _with_recipe(
@@ -230,14 +179,6 @@ def _check_lengths(config: FinetuneConfig, model_config: ModelConfig) -> None:
     )
 
 
-def _widths(config: FinetuneConfig) -> tuple[int, ...]:
-    """Returns the sequence lengths of batches."""
-    longest = config.features.max_seq_length
-    if config.finetuning.padding == "bucket":
-        return bucket_widths(longest)
-    return (longest,)
-
-
 def _metric_names(task: Task, metrics: Sequence[str]) -> list[str]:
     """Returns the names of what is evaluated, of every split."""
     return [
@@ -245,39 +186,6 @@ def _metric_names(task: Task, metrics: Sequence[str]) -> list[str]:
         for suffix in task.evaluated
         for name in ("loss", *metrics)
     ]
-
-
-def _training_batches(
-    config: FinetuneConfig, features: Features, examples: Sequence[Any]
-) -> TaskBatches:
-    return TaskBatches(
-        features,
-        batch_size=config.training.train_batch_size,
-        seed=config.training.seed,
-        widths=_widths(config),
-        training=True,
-        name_of=lambda row: examples[features.example_numbers[row]].location,
-    )
-
-
-def _evaluated(
-    config: FinetuneConfig,
-    task: Task,
-    builder: FeatureBuilder,
-    examples: Mapping[str, Sequence[Any]],
-) -> dict[str, EvaluatedExamples]:
-    """Returns the held-out examples by the suffix of their metrics."""
-    training = config.training
-    max_examples = training.max_eval_steps * training.eval_batch_size or None
-    return {
-        suffix: EvaluatedExamples(
-            builder,
-            examples[split][:max_examples],
-            batch_size=training.eval_batch_size,
-            widths=_widths(config),
-        )
-        for suffix, split in task.evaluated.items()
-    }
 
 
 def _warn_of_untrained_positions(
@@ -294,31 +202,3 @@ def _warn_of_untrained_positions(
             "sequences first (pretrain --init_from), or lower "
             "--max_seq_length."
         )
-
-
-def _read_examples(
-    task: Task, data_dir: str, log: Log
-) -> dict[str, Sequence[Any]]:
-    """Returns the labelled examples of each split that the run needs."""
-    examples = {
-        split: task.read(data_dir, split, log)
-        for split in ("train", *task.evaluated.values())
-    }
-    for split, of_split in examples.items():
-        for example in of_split:
-            if not task.kind.has_label(example):
-                raise UserError(
-                    f"{example.location} has no label; {split} examples of "
-                    f"{task.name} need one."
-                )
-    return examples
-
-
-def _in_both_orders(task: Task, examples: Sequence[Any]) -> Sequence[Any]:
-    """Returns pairs of texts, and the same with their texts swapped."""
-    require(
-        not task.ordered,
-        "double_unordered swaps the texts of pairs, and the labels of "
-        f"{task.name} depend on their order.",
-    )
-    return task.kind.in_both_orders(examples)

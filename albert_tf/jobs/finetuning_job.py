@@ -18,7 +18,7 @@ from albert_tf.jobs.baseline_comparison import (
     compare_with_baseline,
     no_better_than_guessing,
 )
-from albert_tf.jobs.task_evaluation import EvaluatedExamples
+from albert_tf.jobs.finetuning_data import FinetuningData
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.modeling.weights.adapters import add_adapters
 from albert_tf.modeling.weights.stored_weights import has_pooler
@@ -35,7 +35,6 @@ from albert_tf.rundir.run_results import compared_step, write_comparison
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of, baseline_scores
 from albert_tf.tasks.feature_building import examples_digest
-from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import LabelUnits, ScoredExamples
 from albert_tf.training.job import Job
 
@@ -45,32 +44,30 @@ ADAPTERS = "adapters"
 
 @dataclasses.dataclass(kw_only=True)
 class FinetuningJob(Job):
-    """Fine-tuning; `evaluated` is by the suffix of the metrics' names."""
+    """Fine-tuning on a task's data."""
 
     name = "finetune"
-    task: Task
-    data_dir: str
-    labels: list[str]
-    label_units: LabelUnits
-    examples: dict[str, Sequence[Any]]
-    evaluated: dict[str, EvaluatedExamples]
-    train_features: Features
-    cache_dir: str
+    data: FinetuningData
     report: Sequence[str] | None
     _last_scored: dict[str, ScoredExamples] = dataclasses.field(
         default_factory=dict
     )
     _scored_step: int = -1
 
+    @property
+    def task(self) -> Task:
+        """The task that is learned."""
+        return self.data.task
+
     def build_model(self, **options: Any) -> AlbertModel:
         """Returns a model with the task's head, and adapters if set."""
         build = model_class(self.task.kind.head)
         if self.task.kind.labelled:
-            options["labels"] = self.labels
+            options["labels"] = self.data.labels
         model = build(self.model_config, **options)
-        if self.label_units != LabelUnits():
+        if self.data.units != LabelUnits():
             (head,) = model.heads.values()
-            head.mean, head.deviation = self.label_units
+            head.mean, head.deviation = self.data.units
         settings = self.config.finetuning
         if settings.lora_rank:
             line = add_adapters(
@@ -84,17 +81,17 @@ class FinetuningJob(Job):
 
     def description(self) -> dict:
         """Returns everything that decides the run, as in config.json."""
-        division = self.task.division(self.data_dir)
+        division = self.task.division(self.data.directory)
         return {
             "job": self.name,
             "task": self.task.name,
             **({"held_out": division} if division else {}),
             "config": to_dict(self.config),
             "model": to_dict(self.model_config),
-            "labels": self.labels,
-            "train_examples": examples_digest(self.examples["train"]),
+            "labels": self.data.labels,
+            "train_examples": examples_digest(self.data.examples["train"]),
             "dev_examples": [
-                examples_digest(self.examples[split])
+                examples_digest(self.data.examples[split])
                 for split in self.task.evaluated.values()
             ],
             "tokenizer": self.tokenizer.fingerprint,
@@ -124,7 +121,7 @@ class FinetuningJob(Job):
     def _score(self, step: int) -> dict[str, float]:
         """Scores the held-out examples; returns the mean losses."""
         losses = {}
-        for suffix, part in self.evaluated.items():
+        for suffix, part in self.data.evaluated.items():
             losses[suffix], self._last_scored[suffix] = part.score(self.trainer)
         self._scored_step = step
         return losses
@@ -172,9 +169,9 @@ class FinetuningJob(Job):
             task=TaskRecord(
                 self.task.name,
                 to_save,
-                pairs=self.task.kind.are_pairs(self.examples["train"]),
+                pairs=self.task.kind.are_pairs(self.data.examples["train"]),
                 base_model=self.initial.hub_name,
-                columns=self.task.columns(self.data_dir),
+                columns=self.task.columns(self.data.directory),
             ),
         )
         if self.config.finetuning.lora_rank:
@@ -212,17 +209,17 @@ class FinetuningJob(Job):
         """Returns the report of the scored model."""
         loaded = load_model_directory(self.run_dir)
         splits = self.task.evaluated
-        held_out = {splits[s]: part for s, part in self.evaluated.items()}
+        held_out = {splits[s]: part for s, part in self.data.evaluated.items()}
         features = {name: part.features for name, part in held_out.items()}
         return finetuning_page(
             FinetunedRun(
                 run_dir=self.run_dir,
                 task=self.task,
                 examples={
-                    "train": self.examples["train"],
+                    "train": self.data.examples["train"],
                     **{name: part.examples for name, part in held_out.items()},
                 },
-                features={"train": self.train_features, **features},
+                features={"train": self.data.features, **features},
                 scored=self._last_scored,
                 predictor=Predictor(loaded, PREDICTION_BATCH),
                 notes=self.report or (),
@@ -254,9 +251,9 @@ class FinetuningJob(Job):
         return {
             suffix: baseline_scores(
                 self.task,
-                self.examples["train"],
+                self.data.examples["train"],
                 scored.examples,
-                cache_dir=self.cache_dir,
+                cache_dir=self.data.builder.cache_dir,
                 log=self.log,
             )
             for suffix, scored in self._last_scored.items()

@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from albert_tf.config import (
+    FinetuneConfig,
     MaskingConfig,
     PretrainConfig,
     from_dict,
@@ -13,14 +14,13 @@ from albert_tf.config import (
     require,
 )
 from albert_tf.inputs.input_pipeline import PretrainingBatches, check_shards
-from albert_tf.inputs.length_buckets import bucket_widths
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     load_model_directory,
 )
+from albert_tf.jobs.finetuning_data import held_out_examples, read_examples
 from albert_tf.jobs.pretraining_verdict import pretraining_verdict
 from albert_tf.jobs.task_evaluation import (
-    EvaluatedExamples,
     divided_as_in_training,
 )
 from albert_tf.prediction.predictor import Predictor
@@ -74,10 +74,7 @@ def finetuning_report(
         task = folded(task, **division)
     else:
         task = divided_as_in_training(task, [recorded], data_dir)
-    examples = {
-        split: task.read(data_dir, split, log)
-        for split in ("train", *task.evaluated.values())
-    }
+    examples = read_examples(task, data_dir, log)
     _check_data(recorded, examples, data_dir)
     loaded = load_model_directory(run_dir)
     # The report has the probabilities without the temperature too.
@@ -86,8 +83,8 @@ def finetuning_report(
         *(task.kind, loaded.tokenizer, config, loaded.labels or []),
         *(workers, cache_dir, log),
     )
-    training = recorded["config"]["training"]
-    held_out = _held_out(task, builder, examples, training)
+    settings = from_dict(FinetuneConfig, recorded["config"], run_dir)
+    held_out = held_out_examples(settings, task, examples, builder)
     features = {"train": builder.build(examples["train"], training=True)}
     for suffix, split in task.evaluated.items():
         examples[split] = held_out[suffix].examples
@@ -98,29 +95,6 @@ def finetuning_report(
     return finetuning_page(
         FinetunedRun(run_dir, task, examples, features, scored, predictor)
     )
-
-
-def _held_out(
-    task: Task,
-    builder: FeatureBuilder,
-    examples: Mapping[str, Sequence[Any]],
-    training: Mapping[str, Any],
-) -> dict[str, EvaluatedExamples]:
-    """Returns the examples of a run's evaluations by suffix.
-
-    `training` has the settings of the run.
-    """
-    batch_size = training["eval_batch_size"]
-    most = training["max_eval_steps"] * batch_size or None
-    return {
-        suffix: EvaluatedExamples(
-            builder,
-            examples[split][:most],
-            batch_size=batch_size,
-            widths=bucket_widths(builder.config.max_seq_length),
-        )
-        for suffix, split in task.evaluated.items()
-    }
 
 
 def _evaluator(task: Task, loaded: LoadedModel) -> Evaluator:

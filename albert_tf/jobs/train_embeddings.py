@@ -59,7 +59,6 @@ def run_embedding_training(
     *,
     run_dir: str,
     initial: StoredModel,
-    tokenizer_dir: str = "",
     model_changes: Mapping[str, Any] | None = None,
     runtime: RuntimeConfig | None = None,
     log: Log = print,
@@ -77,8 +76,7 @@ def run_embedding_training(
         config: all settings but the architecture, which is that of `initial`.
         documents: the passages of each; or the two texts of each row.
         run_dir: created if missing.
-        initial: the pretrained weights.
-        tokenizer_dir: where `initial` has no tokenizer.
+        initial: the pretrained weights, and the tokenizer beside them.
         model_changes: settings of the architecture to change; the dropout of
             an encoder without any is 0.1 unless it is given.
         runtime: settings that do not decide the result.
@@ -90,10 +88,9 @@ def run_embedding_training(
     """
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)
-    tokenizer_path = tokenizer_dir or initial.tokenizer_path
-    tokenizer = load_tokenizer(tokenizer_path)
+    tokenizer = load_tokenizer(initial.tokenizer_path)
     model_config = _with_dropout(initial.config, model_changes or {}, log)
-    check_vocab_size(model_config, tokenizer, tokenizer_path)
+    check_vocab_size(model_config, tokenizer, initial.tokenizer_path)
     config = _with_length(config, initial)
     learned, held_out = _divided(config, documents)
     log(f"{len(learned)} pairs to learn, {len(held_out)} held out.")

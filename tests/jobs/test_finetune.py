@@ -582,7 +582,7 @@ def test_pairs_are_trained_on_in_both_orders(jobs, pretrained, tmp_path):
         num_train_epochs=1.0,
         train_batch_size=4,
     )
-    examples = jobs[0].examples
+    examples = jobs[0].data.examples
     once, swapped = examples["train"][:6], examples["train"][6:]
     assert [e.texts[::-1] for e in once] == [e.texts for e in swapped]
     assert [e.label for e in once] == [e.label for e in swapped]

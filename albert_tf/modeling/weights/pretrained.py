@@ -77,6 +77,10 @@ class StoredModel:
         """A digest of the weights, whatever their path."""
         return self.weights.fingerprint
 
+    def with_tokenizer(self, directory: str | None) -> "StoredModel":
+        """Returns the model with the tokenizer of a directory, if given."""
+        return dataclasses.replace(self, directory=directory or self.directory)
+
     def for_task(self, changes: Mapping[str, Any]) -> "StoredModel":
         """Returns the model with other settings among TASK_SETTINGS."""
         for name in changes:

@@ -1,0 +1,168 @@
+"""The examples of a fine-tuning run, and their features and batches."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.config import FinetuneConfig, UserError, require
+from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
+from albert_tf.jobs.task_evaluation import EvaluatedExamples
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.class_weights import imbalance
+from albert_tf.tasks.examples import Log, listed
+from albert_tf.tasks.feature_building import FeatureBuilder
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds.base import LabelUnits
+from albert_tf.tasks.kinds.classification import Classification
+
+TRAIN = "train"
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningData:
+    """What a run learns from, and what it is evaluated on.
+
+    Attributes:
+        directory: of the task's files.
+        examples: of each split, those for training under "train".
+        units: in which numbers are learned.
+        builder: of features, with the labels in the order of their ids.
+        features: of the training examples.
+        evaluated: held-out examples, by the suffix of their metrics.
+    """
+
+    task: Task
+    directory: str
+    examples: Mapping[str, Sequence[Any]]
+    units: LabelUnits
+    builder: FeatureBuilder
+    features: Features
+    evaluated: Mapping[str, EvaluatedExamples]
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The labels, in the order of their ids."""
+        return self.builder.labels
+
+    def training_batches(self, config: FinetuneConfig) -> TaskBatches:
+        """Returns the batches of training."""
+        examples = self.examples[TRAIN]
+        numbers = self.features.example_numbers
+        return TaskBatches(
+            self.features,
+            batch_size=config.training.train_batch_size,
+            seed=config.training.seed,
+            widths=_widths(config),
+            training=True,
+            name_of=lambda row: examples[numbers[row]].location,
+        )
+
+
+def read_examples(
+    task: Task, data_dir: str, log: Log
+) -> dict[str, Sequence[Any]]:
+    """Returns the labelled examples of each split that a run needs.
+
+    Raises UserError for one without a label.
+    """
+    examples = {
+        split: task.read(data_dir, split, log)
+        for split in (TRAIN, *task.evaluated.values())
+    }
+    for split, of_split in examples.items():
+        for example in of_split:
+            if not task.kind.has_label(example):
+                raise UserError(
+                    f"{example.location} has no label; {split} examples of "
+                    f"{task.name} need one."
+                )
+    return examples
+
+
+def in_both_orders(task: Task, examples: Sequence[Any]) -> Sequence[Any]:
+    """Returns pairs of texts, and the same with their texts swapped."""
+    require(
+        not task.ordered,
+        "double_unordered swaps the texts of pairs, and the labels of "
+        f"{task.name} depend on their order.",
+    )
+    return task.kind.in_both_orders(examples)
+
+
+def finetuning_data(
+    config: FinetuneConfig,
+    task: Task,
+    data_dir: str,
+    examples: Mapping[str, Sequence[Any]],
+    builder: FeatureBuilder,
+) -> FinetuningData:
+    """Returns the data of a run, from its examples.
+
+    Logs the unit of numbers, the weights of classes, and what the builder
+    logs.
+    """
+    log = builder.log
+    units = task.kind.label_units(examples[TRAIN])
+    if units != LabelUnits():
+        log(
+            f"The numbers have the mean {units.mean:.4g} and the standard "
+            f"deviation {units.deviation:.4g}; they are learned in these units."
+        )
+    features = builder.build(examples[TRAIN], training=True)
+    features = _class_weighted(features, config, builder)
+    evaluated = held_out_examples(config, task, examples, builder)
+    return FinetuningData(
+        task, data_dir, examples, units, builder, features, evaluated
+    )
+
+
+def held_out_examples(
+    config: FinetuneConfig,
+    task: Task,
+    examples: Mapping[str, Sequence[Any]],
+    builder: FeatureBuilder,
+) -> dict[str, EvaluatedExamples]:
+    """Returns the examples of evaluations, by the suffix of their metrics."""
+    training = config.training
+    max_examples = training.max_eval_steps * training.eval_batch_size or None
+    return {
+        suffix: EvaluatedExamples(
+            builder,
+            examples[split][:max_examples],
+            batch_size=training.eval_batch_size,
+            widths=_widths(config),
+        )
+        for suffix, split in task.evaluated.items()
+    }
+
+
+def _widths(config: FinetuneConfig) -> tuple[int, ...]:
+    """Returns the sequence lengths of batches."""
+    longest = config.features.max_seq_length
+    if config.finetuning.padding == "bucket":
+        return bucket_widths(longest)
+    return (longest,)
+
+
+def _class_weighted(
+    features: Features, config: FinetuneConfig, builder: FeatureBuilder
+) -> Features:
+    """Returns the features with the weights of their classes, logged.
+
+    Without weights a class that most examples are of is logged.
+    """
+    kind, labels, log = builder.kind, builder.labels, builder.log
+    if not config.finetuning.class_weights:
+        if isinstance(kind, Classification):
+            counts = np.bincount(features.scalars["label_ids"])
+            if line := imbalance(labels, counts):
+                log(line)
+        return features
+    features, weights = kind.class_weighted(
+        features, labels, config.finetuning.class_weights
+    )
+    of_classes = (f"{name} {value:.3g}" for name, value in weights.items())
+    log(f"Class weights: {listed(of_classes, 12)}.")
+    return features

@@ -171,15 +171,15 @@ class AlbertEncoder(ConfiguredLayer):
                 self.attention, self.config, self.compute_dtype
             )
         hidden_states, attentions = [hidden], []
-        for site, block in enumerate(blocks, start=1):
+        for number, block in enumerate(blocks, start=1):
             with matrices.next_use(block):
                 hidden, weights = REMATERIALIZED[remat](block)(
                     hidden,
                     mask_logits=mask,
-                    dropout_keys=stream_keys(dropout_keys, site),
+                    dropout_keys=stream_keys(dropout_keys, number),
                     training=training,
                     read_positions=read_positions
-                    if site == len(blocks)
+                    if number == len(blocks)
                     else None,
                     form=form,
                 )

@@ -18,7 +18,7 @@ from albert_tf.config import (
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
-    check_vocab_size,
+    load_fitting_tokenizer,
 )
 from albert_tf.jobs.epochs import with_steps
 from albert_tf.jobs.finetuning_job import FinetuningJob
@@ -34,7 +34,6 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import LabelUnits
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.recipes import RECIPES, Recipe, with_recipe
-from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.job import strategy_for
 from albert_tf.training.loop import train
 from albert_tf.training.training_loss import head_loss
@@ -87,7 +86,7 @@ def run_finetuning(
     strategy = strategy_for(config, runtime)
     choose_settings = lookup(RECIPES, recipe, "recipe")
     tokenizer_path = tokenizer_dir or initial.tokenizer_path
-    tokenizer = load_tokenizer(tokenizer_path)
+    tokenizer = load_fitting_tokenizer(tokenizer_path, initial.config)
     examples = _read_examples(task, data_dir, log)
     config, model_config, recipe_line = _with_recipe(
         choose_settings(task, initial.config, examples["train"]),
@@ -96,7 +95,6 @@ def run_finetuning(
         model_changes or {},
         log,
     )
-    check_vocab_size(model_config, tokenizer, tokenizer_path)
     _check_lengths(config, model_config)
     if config.finetuning.double_unordered:
         examples["train"] = _in_both_orders(task, examples["train"])

@@ -31,6 +31,7 @@ from albert_tf.modeling.models import (
     AlbertModel,
 )
 from albert_tf.modeling.weights.pretrained import initialize
+from albert_tf.text.tokenizer import load_tokenizer
 
 WEIGHTS = "model.safetensors"
 # Heads that have a class in transformers.
@@ -289,12 +290,36 @@ def test_a_vocabulary_that_has_grown(saved_there):
     reweighed(directory, grow)
     edit_json(directory, "config.json", vocab_size=202)
     assert AlbertModel.from_pretrained(directory).config.vocab_size == 202
+    with pytest.raises(UserError, match="has 200 pieces and the model vocab_"):
+        load_model_directory(directory)
     path = pathlib.Path(directory, "tokenizer.json")
     tokens = json.loads(path.read_text())["added_tokens"]
-    new = {**tokens[0], "id": 200, "content": "<new>", "special": False}
-    edit_json(directory, "tokenizer.json", added_tokens=[*tokens, new])
-    with pytest.raises(UserError, match=r"has the added tokens \['<new>'\], "):
-        load_model_directory(directory)
+    new = [{**tokens[0], "id": 200 + i, "content": f"[E{i}]"} for i in range(2)]
+    edit_json(directory, "tokenizer.json", added_tokens=[*tokens, *new])
+    loaded = load_model_directory(directory)
+    assert loaded.tokenizer.encode("[E1][E0]") == [201, 200]
+
+
+def test_embeddings_that_were_rounded_up(saved_there):
+    directory, model = saved_there("pretraining", "none")
+    name = "albert.embeddings.word_embeddings.weight"
+
+    def round_up(weights):
+        weights[name] = np.concatenate([weights[name], weights[name][:56]])
+
+    reweighed(directory, round_up)
+    edit_json(directory, "config.json", vocab_size=256)
+    loaded = load_model_directory(directory)
+    assert_same(outputs(loaded.model), outputs(model))
+    again = save(
+        pathlib.Path(directory, "again"), loaded.model, loaded.tokenizer
+    )
+    for path in (again, pathlib.Path(again, "tokenizer.json")):
+        tokenizer = load_tokenizer(path)
+        assert tokenizer.encode(
+            "the <unused201> of"
+        ) == loaded.tokenizer.encode("the <unused201> of")
+    assert load_model_directory(again).tokenizer.vocab_size == 256
 
 
 # --- Files beside ---------------------------------------------------------

@@ -66,7 +66,9 @@ def assert_same_weights(one, other):
 
 
 def test_all_files_of_a_model_directory_are_downloaded():
-    assert set(hub_models.FILES) >= FILES
+    # The one directory among them has one file.
+    inside = {"1_Pooling": "*_Pooling/config.json"}
+    assert set(hub_models.FILES) >= {inside.get(n, n) for n in FILES}
 
 
 def test_a_model_with_its_tokenizer(server, encoder, tiny_tokenizer):

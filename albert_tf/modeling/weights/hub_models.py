@@ -4,7 +4,11 @@ import os
 
 from albert_tf.config import UserError
 from albert_tf.io import hub
-from albert_tf.modeling.weights import adapters, pretrained
+from albert_tf.modeling.weights import (
+    adapters,
+    pretrained,
+    sentence_modules,
+)
 from albert_tf.modeling.weights.weights_file import (
     INDEX_SUFFIX,
     foreign_weights,
@@ -16,6 +20,7 @@ FILES = (
     *(pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE),
     *(f"{pretrained.WEIGHTS_FILE}{INDEX_SUFFIX}", "model-*-of-*.safetensors"),
     *tokenizer.HUB_FILES,
+    *sentence_modules.HUB_FILES,
     # The settings of a task, where this library wrote the model.
     "task.json",
 )

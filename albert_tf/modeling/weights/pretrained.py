@@ -21,6 +21,11 @@ from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.weights import config_json, weights_file
 from albert_tf.modeling.weights.config_json import ModelDescription
 from albert_tf.modeling.weights.names import BLOCK, POOLER, file_groups
+from albert_tf.modeling.weights.sentence_modules import (
+    read_length,
+    read_pooling,
+    write_modules,
+)
 from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
     copies_are_equal,
@@ -35,6 +40,8 @@ Model = TypeVar("Model", bound=keras.Model)
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
+_TOKENIZER_FILE = "tokenizer_config.json"
+_EMBEDDING = HEADS["sentence_embedding"]
 # A file may lack weights, but not most of them.
 _MAX_RATIO = 10
 
@@ -113,7 +120,7 @@ def read_model_files(directory: str) -> StoredModel:
     weights_file.refuse_pickle(directory)
     stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
     check_size(description.config, stored, path)
-    description = _as_stored(description, stored)
+    description = _as_used_there(_as_stored(description, stored), directory)
     origin = "model" if description.ours else "Hugging Face"
     return StoredModel(f"{origin} directory", description, stored, directory)
 
@@ -147,6 +154,29 @@ def _as_stored(
     return dataclasses.replace(
         description, kinds=("AlbertModel",), head_options={}, ours=False
     )
+
+
+def _as_used_there(
+    description: ModelDescription, directory: str
+) -> ModelDescription:
+    """Returns the description with what other files than the two say."""
+    path = os.path.join(directory, _TOKENIZER_FILE)
+    lengths = [description.max_seq_length, read_length(directory)]
+    if files.isfile(path):
+        lengths.append(read_json(path).get("model_max_length"))
+    description = dataclasses.replace(
+        description,
+        max_seq_length=min(n for n in lengths if type(n) is int and n >= 3),
+    )
+    if set(description.kinds) & {"AlbertModel", _EMBEDDING.model_name}:
+        pooling = read_pooling(directory)
+        if pooling:
+            return dataclasses.replace(
+                description,
+                kinds=(_EMBEDDING.model_name,),
+                head_options={"pooling": pooling},
+            )
+    return description
 
 
 def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:
@@ -253,11 +283,18 @@ def write_model_files(
     max_seq_length: int,
     **options: Any,
 ) -> None:
-    """Writes both files, each of which replaces one of its name at once.
+    """Writes the files, each of which replaces one of its name at once.
 
     Other arguments as those of `config_json.to_json`.
     """
     values = config_json.to_json(model, max_seq_length, **options)
+    if type(model).__name__ == _EMBEDDING.model_name:
+        write_modules(
+            directory,
+            str(model.head_options.get("pooling", "mean")),
+            model.config.hidden_size,
+            max_seq_length,
+        )
     weights_file.write_weights(
         os.path.join(directory, WEIGHTS_FILE),
         stored_arrays(model, "huggingface"),

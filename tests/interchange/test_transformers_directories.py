@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy_albert import assert_same, random_features, values_of
 from safetensors.numpy import load_file, save_file
-from tiny_models import TINY, built, edit_json, save
+from tiny_models import TINY, built, edit_json, save, torch_archive
 
 from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.interchange.convert import convert, models_by_head
@@ -377,12 +377,43 @@ def test_weights_in_several_files(saved_there, head):
     assert weights.source.endswith("/model.safetensors.index.json")
 
 
+@pytest.mark.parametrize("outer", ["", "module.", "_orig_mod.", "a.b."])
+@pytest.mark.parametrize("head", ["none", "classification"])
+def test_weights_of_torch(saved_there, head, outer):
+    directory, model = saved_there("classification", head)
+    path = pathlib.Path(directory, WEIGHTS)
+    weights = {outer + n: value for n, value in load_file(path).items()}
+    if head == "none":
+        # An encoder alone, as an attribute of any name or none.
+        weights = {n.replace("albert.", ""): v for n, v in weights.items()}
+    path.unlink()
+    path.with_name("pytorch_model.bin").write_bytes(torch_archive(weights))
+    loaded = load_model_directory(directory)
+    assert_same(values_of(loaded.model), values_of(model))
+    half = dict(list(weights.items())[::2])
+    index = {}
+    for name, part in (
+        ("1", half),
+        ("2", {n: weights[n] for n in weights.keys() - half}),
+    ):
+        path.with_name(f"pytorch_model-{name}.bin").write_bytes(
+            torch_archive(part)
+        )
+        index |= dict.fromkeys(part, f"pytorch_model-{name}.bin")
+    path.with_name("pytorch_model.bin").unlink()
+    edited = path.with_name("pytorch_model.bin.index.json")
+    edited.write_text(json.dumps({"weight_map": index}))
+    weights = find_initial_weights(directory)
+    assert weights.source == str(edited)
+    assert weights.fingerprint == find_initial_weights(directory).fingerprint
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"a": "../model-00001-of-00003.safetensors"}, "must give each weight"),
-        ({"a": "model.bin"}, "must give each weight the name of a safetensors"),
-        ({"a": 3}, "must give each weight the name of a safetensors file in t"),
+        ({"a": "model.pt"}, "must give each weight the name of a file of weig"),
+        ({"a": 3}, "must give each weight the name of a file of weights in th"),
         ({"a": "other.safetensors"}, r"/other\.safetensors is missing"),
         ({"a": "copy.safetensors"}, "holds .*, which another file of .* holds"),
         (

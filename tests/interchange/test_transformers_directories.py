@@ -322,6 +322,30 @@ def test_embeddings_that_were_rounded_up(saved_there):
     assert load_model_directory(again).tokenizer.vocab_size == 256
 
 
+def test_directories_with_models_inside(saved_there, tmp_path):
+    """Trainer's checkpoints, the hub's cache, and adapters without a model."""
+    model = pathlib.Path(saved_there("none", "none")[0])
+    place = tmp_path / "run"
+    for name in ("checkpoint-9", "checkpoint-10", "runs"):
+        (place / name).mkdir(parents=True)
+        if name != "runs":
+            shutil.copy(model / "config.json", place / name)
+    cached = tmp_path / "models--a--b" / "snapshots" / "1f3c"
+    shutil.copytree(model, cached)
+    lora = tmp_path / "lora"
+    lora.mkdir()
+    (lora / "adapter_config.json").touch()
+    for directory, message in (
+        (place, "2 of its directories have; name one .*/checkpoint-10"),
+        (cached.parents[1], "1 of its directories have; .*/snapshots/1f3c"),
+        (lora, "holds adapters of a model, not the model"),
+    ):
+        for load in (load_model_directory, find_initial_weights):
+            with pytest.raises(UserError, match=message):
+                load(str(directory))
+    assert load_model_directory(str(cached))
+
+
 # --- Files beside ---------------------------------------------------------
 
 

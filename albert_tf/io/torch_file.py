@@ -11,7 +11,7 @@ import pickletools
 import struct
 import zipfile
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from albert_tf.io import files
 from albert_tf.io.safetensors_header import Tensor
@@ -119,7 +119,7 @@ def _of_archive(file: Any, max_bytes: int) -> tuple[Any, dict[str, int]]:
 
 
 def _of_legacy_file(
-    file: BinaryIO, max_bytes: int
+    file: IO[bytes], max_bytes: int
 ) -> tuple[Any, dict[str, int]]:
     """Returns the object of a file of torch before 1.6, and its storages."""
     stream = io.BytesIO(file.read(max_bytes))
@@ -176,6 +176,7 @@ def _loaded(stream: io.BytesIO, sizes: dict[str, int] | None = None) -> Any:
         del stack[place:]
         return items
 
+    argument: Any
     for opcode, argument, _ in pickletools.genops(stream):
         name = opcode.name
         if name in ("PROTO", "FRAME"):

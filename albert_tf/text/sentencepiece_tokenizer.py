@@ -115,7 +115,12 @@ class SentencePieceTokenizer(Tokenizer):
             "keep_accents": keep_accents,
         }
         self.added = AddedTokens(
-            self._model(), functools.partial(normalize, **settings)
+            self._model(),
+            functools.partial(
+                normalize,
+                do_lower_case=do_lower_case,
+                keep_accents=keep_accents,
+            ),
         )
         ids = range(self._processor.get_piece_size())
         pieces = [self._processor.id_to_piece(i) for i in ids]

@@ -44,6 +44,8 @@ HUB_FILES = (
     CONFIG_FILE,
     ADDED_FILE,
 )
+# The SentencePiece model of a preset, beside a tokenizer.json of Keras.
+_KERAS_HUB_FILE = "assets/tokenizer/vocabulary.spm"
 # Looked for where no file has our name; the first pattern that fits decides.
 _OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,), ("*.vocab",))
 
@@ -131,6 +133,8 @@ def _vocabulary_file(directory: str, config: dict[str, Any]) -> str:
         return by_class[chosen]
     if present:
         return present[0]
+    if files.isfile(os.path.join(directory, _KERAS_HUB_FILE)):
+        return _KERAS_HUB_FILE
     for patterns in _OTHER_NAMES:
         found = [
             name

@@ -6,6 +6,7 @@ from albert_tf.config import UserError
 from albert_tf.io import hub
 from albert_tf.modeling.weights import (
     adapters,
+    keras_hub_preset,
     pretrained,
     sentence_modules,
 )
@@ -21,6 +22,7 @@ FILES = (
     *(f"{pretrained.WEIGHTS_FILE}{INDEX_SUFFIX}", "model-*-of-*.safetensors"),
     *tokenizer.HUB_FILES,
     *sentence_modules.HUB_FILES,
+    *keras_hub_preset.HUB_FILES,
     # The settings of a task, where this library wrote the model.
     "task.json",
 )
@@ -29,11 +31,11 @@ _TORCH_FILES = (
     "pytorch_model-*-of-*.bin",
 )
 # One of these is in a model's directory.
-_WEIGHTS = frozenset(
+_WEIGHTS = {
     name + suffix
     for name in (pretrained.WEIGHTS_FILE, "pytorch_model.bin")
     for suffix in ("", INDEX_SUFFIX)
-)
+} | {keras_hub_preset.WEIGHTS_FILE}
 _ADAPTER_FILES = (adapters.CONFIG_FILE, adapters.WEIGHTS_FILE)
 
 # Converts a model on the hub, whatever the form of its weights.

@@ -18,7 +18,11 @@ from albert_tf.io import files, hub
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.accounting import parameter_count
 from albert_tf.modeling.heads import HEADS
-from albert_tf.modeling.weights import config_json, weights_file
+from albert_tf.modeling.weights import (
+    config_json,
+    keras_hub_preset,
+    weights_file,
+)
 from albert_tf.modeling.weights.config_json import ModelDescription
 from albert_tf.modeling.weights.names import BLOCK, POOLER, file_groups
 from albert_tf.modeling.weights.sentence_modules import (
@@ -108,7 +112,7 @@ class StoredModel:
 
 
 def read_model_files(directory: str) -> StoredModel:
-    """Returns the model in a directory, ours or saved by transformers."""
+    """Returns the model in a directory, ours or of transformers or KerasHub."""
     path = os.path.join(directory, CONFIG_FILE)
     require(
         files.isfile(path),
@@ -116,7 +120,14 @@ def read_model_files(directory: str) -> StoredModel:
         "writes its model to RUN_DIR/model when it ends."
         f"{'' if files.exists(directory) else hub.hint(directory)}",
     )
-    description = config_json.from_json(read_json(path), path)
+    values = read_json(path)
+    preset = keras_hub_preset.read_preset(values, directory)
+    if preset:
+        description, stored = preset
+        check_size(description.config, stored, path)
+        description = _as_stored(description, stored)
+        return StoredModel("KerasHub preset", description, stored, directory)
+    description = config_json.from_json(values, path)
     weights_file.refuse_pickle(directory)
     stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
     check_size(description.config, stored, path)

@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+import numpy as np
 import pytest
 from tiny_models import built, edit_json, save
 
@@ -61,21 +62,33 @@ def test_modules_decide_on_the_vector(encoder, pooling, others, expected):
         return
     model = load_model_directory(encoder).model
     assert type(model) is AlbertForSentenceEmbedding
-    assert model.head_options == {"pooling": expected}
+    length = {"length": "unit"} if others else {}
+    assert model.head_options == {"pooling": expected, **length}
     assert_same(values_of(model), values_of(built("none")))
 
 
+@pytest.mark.parametrize("length", ["any", "unit"])
 @pytest.mark.parametrize("pooling", ["first", "mean", "mean_max"])
-def test_they_are_written_with_embeddings(tmp_path, tiny_tokenizer, pooling):
+def test_they_are_written_with_embeddings(
+    tmp_path, tiny_tokenizer, pooling, length
+):
+    options = {"pooling": pooling, "length": length}
     model = AlbertForSentenceEmbedding(
-        built("none").config, head_options={"pooling": pooling}
+        built("none").config, head_options=options
     )
     directory = pathlib.Path(save(tmp_path / "new", model, tiny_tokenizer, 12))
     # What transformers copied of another model does not matter.
     edit_json(directory, "config.json", albert_tf={"model": "AlbertModel"})
     loaded = load_model_directory(str(directory))
-    assert loaded.model.head_options == {"pooling": pooling}
+    found = loaded.model.head_options
+    assert {"length": "any", **found} == options
     assert loaded.max_seq_length == 12
+    ids = np.array([[2, 7, 8, 3], [2, 9, 3, 0]])
+    features = {"input_ids": ids, "input_mask": ids > 0}
+    expected = np.array(model(features)["embedding"])
+    np.testing.assert_array_equal(loaded.model(features)["embedding"], expected)
+    norms = np.linalg.norm(expected, axis=-1)
+    assert np.allclose(norms, 1, atol=1e-5) == (length == "unit")
     # A model without a vector of its own has no such files.
     save(directory, built("classification"), tiny_tokenizer)
     assert not {"modules.json", "1_Pooling", "sentence_bert_config.json"} & {

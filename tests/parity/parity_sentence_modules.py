@@ -21,13 +21,13 @@ def vectors(directory):
     return predictor.vectors(predictor.loaded.tokenizer.encode_batch(TEXTS))
 
 
+@pytest.mark.parametrize("length", ["any", "unit"])
 @pytest.mark.parametrize("pooling", ["first", "mean", "mean_max"])
 def test_ours_there_and_back(
-    tmp_path, tiny_tokenizer, record_difference, pooling
+    tmp_path, tiny_tokenizer, record_difference, pooling, length
 ):
-    model = randomise(
-        AlbertForSentenceEmbedding(CONFIG, head_options={"pooling": pooling})
-    )
+    options = {"pooling": pooling, "length": length}
+    model = randomise(AlbertForSentenceEmbedding(CONFIG, head_options=options))
     save_model_directory(
         str(tmp_path / "ours"), model, tiny_tokenizer, max_seq_length=24
     )
@@ -38,7 +38,7 @@ def test_ours_there_and_back(
     back = np.abs(vectors(tmp_path / "theirs") - expected).max()
     record_difference(
         "sentence-transformers",
-        f"vectors, pooling {pooling}, there and back",
+        f"vectors of {length} length, pooling {pooling}, there and back",
         max(difference, back),
         BOUND,
     )
@@ -53,7 +53,8 @@ def test_theirs(tmp_path, tiny_tokenizer, record_difference, mode):
     word = modules.Transformer(str(tmp_path / "encoder"))
     word.max_seq_length = 12
     pooling = modules.Pooling(CONFIG.hidden_size, pooling_mode=mode)
-    theirs = SentenceTransformer(modules=[word, pooling], device="cpu")
+    parts = [word, pooling, modules.Normalize()][: 2 + (mode == "mean")]
+    theirs = SentenceTransformer(modules=parts, device="cpu")
     theirs.save(str(tmp_path / "theirs"))
     difference = np.abs(
         theirs.encode(TEXTS) - vectors(tmp_path / "theirs")

@@ -27,7 +27,7 @@ from albert_tf.modeling.weights.config_json import ModelDescription
 from albert_tf.modeling.weights.names import BLOCK, POOLER, file_groups
 from albert_tf.modeling.weights.sentence_modules import (
     read_length,
-    read_pooling,
+    read_modules,
     write_modules,
 )
 from albert_tf.modeling.weights.stored_weights import (
@@ -180,12 +180,12 @@ def _as_used_there(
         max_seq_length=min(n for n in lengths if type(n) is int and n >= 3),
     )
     if set(description.kinds) & {"AlbertModel", _EMBEDDING.model_name}:
-        pooling = read_pooling(directory)
-        if pooling:
+        options = read_modules(directory)
+        if options:
             return dataclasses.replace(
                 description,
                 kinds=(_EMBEDDING.model_name,),
-                head_options={"pooling": pooling},
+                head_options=options,
             )
     return description
 
@@ -302,7 +302,7 @@ def write_model_files(
     if type(model).__name__ == _EMBEDDING.model_name:
         write_modules(
             directory,
-            str(model.head_options.get("pooling", "mean")),
+            model.head_options,
             model.config.hidden_size,
             max_seq_length,
         )

@@ -5,6 +5,7 @@ directory. Without the file the library takes the mean of the states.
 """
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.config import UserError, require, shown
@@ -16,6 +17,7 @@ LENGTH_FILE = "sentence_bert_config.json"
 _POOLING_DIRECTORY = "1_Pooling"
 # What `write_modules` writes, and what is read.
 FILES = (MODULES_FILE, LENGTH_FILE, _POOLING_DIRECTORY)
+_KINDS = ("Transformer", "Pooling", "Normalize")
 HUB_FILES = (MODULES_FILE, LENGTH_FILE, "*_Pooling/config.json")
 _MAX_BYTES = 1 << 16
 
@@ -32,31 +34,28 @@ _FLAGS = {
 }
 
 
-def read_pooling(directory: str) -> str | None:
-    """Returns the row of EMBEDDINGS of a directory; None without the file.
-
-    A division by the vector's length (Normalize) is passed over: it changes no
-    cosine.
+def read_modules(directory: str) -> dict[str, str]:
+    """Returns the options of SentenceEmbeddingHead; none without the file.
 
     Raises:
         UserError: for other modules and poolings.
     """
     path = os.path.join(directory, MODULES_FILE)
     if not files.isfile(path):
-        return None
+        return {}
     advice = f"without {path} its encoder is read alone"
     try:
         modules = _modules(path)
-        kinds = [module["type"].rpartition(".")[2] for module in modules]
+        kinds = tuple(m["type"].rpartition(".")[2] for m in modules)
         paths = [os.path.basename(module["path"]) for module in modules]
     except (AttributeError, KeyError, TypeError):
         raise UserError(
             f"{path}: expected a list of modules, each with a type and a path."
         ) from None
     require(
-        kinds in (["Transformer", "Pooling"], _NORMALIZED),
+        kinds in (_KINDS[:2], _KINDS),
         f"{path} has the modules {', '.join(map(shown, kinds))}; only "
-        f"{', '.join(_NORMALIZED)} are read, and {advice}.",
+        f"{', '.join(_KINDS)} are read, and {advice}.",
     )
     path = os.path.join(directory, paths[1], "config.json")
     pooling = read_json(path)
@@ -70,10 +69,8 @@ def read_pooling(directory: str) -> str | None:
         f"{path}: the pooling {shown(mode)} is none of cls, mean and "
         f"['mean', 'max']; {advice}.",
     )
-    return known[0]
-
-
-_NORMALIZED = ["Transformer", "Pooling", "Normalize"]
+    options = {"pooling": known[0]}
+    return options | ({"length": "unit"} if kinds == _KINDS else {})
 
 
 def _modules(path: str) -> Any:
@@ -89,9 +86,16 @@ def read_length(directory: str) -> object:
 
 
 def write_modules(
-    directory: str, pooling: str, width: int, max_seq_length: int
+    directory: str,
+    options: Mapping[str, object],
+    width: int,
+    max_seq_length: int,
 ) -> None:
-    """Writes the files with which the library makes the same vectors."""
+    """Writes the files with which the library makes the same vectors.
+
+    `options` are those of SentenceEmbeddingHead.
+    """
+    pooling = options.get("pooling", "mean")
     (modes,) = (modes for modes, row in _POOLINGS.items() if row == pooling)
     settings: dict[str, object] = {"embedding_dimension": width}
     if len(modes) == 1:
@@ -109,6 +113,9 @@ def write_modules(
         os.path.join(directory, _POOLING_DIRECTORY, "config.json"), settings
     )
     parts = {"Transformer": "", "Pooling": _POOLING_DIRECTORY}
+    if options.get("length") == "unit":
+        # It has no settings, and so no directory.
+        parts["Normalize"] = "2_Normalize"
     modules = [
         {
             "idx": i,

@@ -105,6 +105,15 @@ def test_they_are_written_with_embeddings(
 )
 def test_texts_are_cut_where_they_are_there(encoder, name, key):
     pathlib.Path(encoder, name).write_text("{}")
+    section = {"model": "AlbertModel", "max_seq_length": 14}
+    edit_json(encoder, name, **{key: 9})
+    edit_json(encoder, "config.json", albert_tf=section)
+    own = find_initial_weights(encoder).description.max_seq_length
+    assert own == (9 if key == "max_seq_length" else 14)
+    path = pathlib.Path(encoder, "config.json")
+    values = json.loads(path.read_text())
+    del values["albert_tf"]
+    path.write_text(json.dumps(values))
     for length, expected in ((9, 9), (10**30, 16), (None, 16)):
         edit_json(encoder, name, **{key: length})
         found = find_initial_weights(encoder).description.max_seq_length

@@ -131,7 +131,11 @@ def read_model_files(directory: str) -> StoredModel:
     weights_file.refuse_pickle(directory)
     stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
     check_size(description.config, stored, path)
-    description = _as_used_there(_as_stored(description, stored), directory)
+    description = _as_used_there(
+        _as_stored(description, stored),
+        directory,
+        is_ours="albert_tf" in values,
+    )
     origin = "model" if description.ours else "Hugging Face"
     return StoredModel(f"{origin} directory", description, stored, directory)
 
@@ -168,26 +172,29 @@ def _as_stored(
 
 
 def _as_used_there(
-    description: ModelDescription, directory: str
+    description: ModelDescription, directory: str, *, is_ours: bool
 ) -> ModelDescription:
-    """Returns the description with what other files than the two say."""
+    """Returns the description with what other files than the two say.
+
+    `is_ours`: whether config.json has a section of ours. The tokenizer beside
+    it cuts texts where the positions end, or where its default is.
+    """
+    options = {}
+    if set(description.kinds) & {"AlbertModel", _EMBEDDING.model_name}:
+        options = read_modules(directory)
     path = os.path.join(directory, _TOKENIZER_FILE)
     lengths = [description.max_seq_length, read_length(directory)]
-    if files.isfile(path):
+    if files.isfile(path) and (options or not is_ours):
         lengths.append(read_json(path).get("model_max_length"))
     description = dataclasses.replace(
         description,
         max_seq_length=min(n for n in lengths if type(n) is int and n >= 3),
     )
-    if set(description.kinds) & {"AlbertModel", _EMBEDDING.model_name}:
-        options = read_modules(directory)
-        if options:
-            return dataclasses.replace(
-                description,
-                kinds=(_EMBEDDING.model_name,),
-                head_options=options,
-            )
-    return description
+    if not options:
+        return description
+    return dataclasses.replace(
+        description, kinds=(_EMBEDDING.model_name,), head_options=options
+    )
 
 
 def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:

@@ -15,7 +15,7 @@ from albert_tf.interchange.model_files import (
 )
 from albert_tf.io import files, hub
 from albert_tf.modeling.models import AlbertModel, models
-from albert_tf.modeling.weights import adapters, pretrained
+from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.hub_models import hub_name, local_model
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.text.tokenizer import load_tokenizer
@@ -146,39 +146,8 @@ def _model_in(directory: str) -> str:
         not files.isdir(os.path.join(first, "model")),
         f"{directory} holds several runs; name one of them, such as {first}.",
     )
-    if not files.isfile(os.path.join(directory, pretrained.CONFIG_FILE)):
-        _check_contents(directory)
+    pretrained.check_contents(directory)
     return directory
-
-
-def _check_contents(directory: str) -> None:
-    """Raises UserError for what may be taken for a model directory.
-
-    A directory of models, such as the checkpoints of transformers' Trainer or
-    the snapshots in the cache of the hub, and one of adapters.
-    """
-    adapters_file = os.path.join(directory, adapters.CONFIG_FILE)
-    require(
-        not files.isfile(adapters_file),
-        f"{directory} holds adapters of a model, not the model: in Python "
-        "from_pretrained opens it, and load_adapters adds them.",
-    )
-    found = []
-    for parent in (directory, os.path.join(directory, "snapshots")):
-        if files.isdir(parent):
-            paths = [os.path.join(parent, n) for n in files.listdir(parent)]
-            found += [
-                path
-                for path in paths
-                if files.isfile(os.path.join(path, pretrained.CONFIG_FILE))
-            ]
-    # By their numbers, of which the last may be the best.
-    found.sort(key=lambda path: (len(path), path))
-    require(
-        not found,
-        f"{directory} has no {pretrained.CONFIG_FILE}, but {len(found)} of its "
-        f"directories have; name one of them, such as {''.join(found[-1:])}.",
-    )
 
 
 def load_fitting_tokenizer(path: str, config: ModelConfig) -> Tokenizer:

@@ -340,7 +340,11 @@ def test_directories_with_models_inside(saved_there, tmp_path):
         (cached.parents[1], "1 of its directories have; .*/snapshots/1f3c"),
         (lora, "holds adapters of a model, not the model"),
     ):
-        for load in (load_model_directory, find_initial_weights):
+        for load in (
+            load_model_directory,
+            find_initial_weights,
+            AlbertModel.from_pretrained,
+        ):
             with pytest.raises(UserError, match=message):
                 load(str(directory))
     assert load_model_directory(str(cached))

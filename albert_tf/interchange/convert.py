@@ -15,8 +15,8 @@ from albert_tf.interchange.formats import (
 )
 from albert_tf.interchange.model_directory import (
     LoadedModel,
-    check_vocab_size,
     find_initial_weights,
+    load_fitting_tokenizer,
 )
 from albert_tf.interchange.model_files import (
     TASK_FILE,
@@ -36,7 +36,6 @@ from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.conversion import convert_weights
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.modeling.weights.stored_weights import has_pooler
-from albert_tf.text.tokenizer import load_tokenizer
 
 
 def models_by_head() -> dict[str, type[AlbertModel]]:
@@ -108,8 +107,7 @@ def converted(
     source = find_initial_weights(from_path)
     log(f"From the {source.origin} {source.source}.")
     tokenizer = tokenizer or source.tokenizer_path
-    vocabulary = load_tokenizer(tokenizer)
-    check_vocab_size(source.config, vocabulary, tokenizer)
+    vocabulary = load_fitting_tokenizer(tokenizer, source.config)
     config = override(source.config, changes or {})
     kind = _class(source, head, target, config)
     model, lines = _read(source, kind, target, head, labels, allow_missing)

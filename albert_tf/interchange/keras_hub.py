@@ -1,7 +1,7 @@
 """KerasHub presets: an encoder as `keras_hub.models.AlbertBackbone`.
 
-keras_hub is optional and imported when asked for. Presets are written and
-never read: Keras' files can run code.
+keras_hub is optional and imported when asked for. Presets are read by
+`modeling.weights.keras_hub_preset`, without it.
 """
 
 import operator

@@ -21,6 +21,9 @@ from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 
+# What embeddings are rounded up by, at most: to a multiple of 128.
+_MAX_PADDING = 128
+
 
 @dataclasses.dataclass(frozen=True)
 class LoadedModel:
@@ -120,8 +123,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     directory = _model_in(local_model(directory))
     stored = pretrained.read_model_files(directory)
     description = stored.description
-    tokenizer = load_tokenizer(directory)
-    check_vocab_size(stored.config, tokenizer, directory)
+    tokenizer = load_fitting_tokenizer(directory, stored.config)
     task = None
     # A record of another model may have stayed there.
     if description.ours:
@@ -144,19 +146,30 @@ def _model_in(directory: str) -> str:
         not files.isdir(os.path.join(first, "model")),
         f"{directory} holds several runs; name one of them, such as {first}.",
     )
+    pretrained.check_contents(directory)
     return directory
 
 
-def check_vocab_size(
-    config: ModelConfig, tokenizer: Tokenizer, path: str
-) -> None:
-    """Raises UserError when tokenizer and model differ in vocabulary size."""
+def load_fitting_tokenizer(path: str, config: ModelConfig) -> Tokenizer:
+    """Returns the tokenizer at a path, with as many pieces as a model has.
+
+    transformers can round up the rows of a model's embeddings
+    (`pad_to_multiple_of`): unused pieces fill such a vocabulary.
+
+    Raises:
+        UserError: when it has other sizes.
+    """
+    tokenizer = load_tokenizer(path)
+    lacking = config.vocab_size - tokenizer.vocab_size
+    if 0 < lacking < _MAX_PADDING and config.vocab_size % 8 == 0:
+        return tokenizer.with_unused(lacking)
     require(
-        tokenizer.vocab_size == config.vocab_size,
+        lacking == 0,
         f"{path}: the tokenizer has {tokenizer.vocab_size} pieces and the "
         f"model vocab_size={config.vocab_size}; use the tokenizer that the "
         "model was trained with.",
     )
+    return tokenizer
 
 
 def find_initial_weights(path: str) -> StoredModel:

@@ -19,7 +19,7 @@ from albert_tf.config import (
 )
 from albert_tf.io import directories, files
 from albert_tf.io.json_files import read_json, write_json
-from albert_tf.modeling.weights import pretrained
+from albert_tf.modeling.weights import pretrained, sentence_modules
 from albert_tf.text import tokenizer, tokenizer_base
 
 TASK_FILE = "task.json"
@@ -27,10 +27,13 @@ TOKENIZER_FILES = (
     *(kind.vocabulary_file for kind in tokenizer.KINDS),
     tokenizer_base.JSON_FILE,
     tokenizer_base.CONFIG_FILE,
+    tokenizer_base.ADDED_FILE,
 )
 MODEL_FILES = (pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE)
 # The files that `save_model_directory` writes.
-FILES = frozenset((*TOKENIZER_FILES, *MODEL_FILES, TASK_FILE))
+FILES = frozenset(
+    (*TOKENIZER_FILES, *MODEL_FILES, *sentence_modules.FILES, TASK_FILE)
+)
 # Suffix of a directory while another is renamed to its name.
 _OLD = ".old"
 

@@ -14,7 +14,7 @@ from albert_tf.config import (
 )
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
-    check_vocab_size,
+    load_fitting_tokenizer,
 )
 from albert_tf.jobs.epochs import with_steps
 from albert_tf.jobs.finetuning_data import (
@@ -32,7 +32,6 @@ from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.recipes import RECIPES, Recipe, with_recipe
-from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.job import strategy_for
 from albert_tf.training.loop import train
 from albert_tf.training.training_loss import head_loss
@@ -82,7 +81,7 @@ def run_finetuning(
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)
     choose_settings = lookup(RECIPES, recipe, "recipe")
-    tokenizer = load_tokenizer(initial.tokenizer_path)
+    tokenizer = load_fitting_tokenizer(initial.tokenizer_path, initial.config)
     examples = read_examples(task, data_dir, log)
     config, model_config, recipe_line = _with_recipe(
         choose_settings(task, initial.config, examples[TRAIN]),
@@ -91,7 +90,6 @@ def run_finetuning(
         model_changes or {},
         log,
     )
-    check_vocab_size(model_config, tokenizer, initial.tokenizer_path)
     _check_lengths(config, model_config)
     if config.finetuning.double_unordered:
         examples[TRAIN] = in_both_orders(task, examples[TRAIN])

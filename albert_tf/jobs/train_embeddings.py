@@ -30,7 +30,7 @@ from albert_tf.inputs.text_pairs import (
     separate_pairs,
 )
 from albert_tf.interchange.model_directory import (
-    check_vocab_size,
+    load_fitting_tokenizer,
     save_model_directory,
 )
 from albert_tf.jobs.epochs import with_steps
@@ -39,7 +39,6 @@ from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.rundir.run_directory import extended
 from albert_tf.search.ranking import recall, right_ranks
 from albert_tf.tasks.examples import Log
-from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.job import Job, strategy_for
 from albert_tf.training.loop import train
@@ -88,9 +87,8 @@ def run_embedding_training(
     """
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)
-    tokenizer = load_tokenizer(initial.tokenizer_path)
+    tokenizer = load_fitting_tokenizer(initial.tokenizer_path, initial.config)
     model_config = _with_dropout(initial.config, model_changes or {}, log)
-    check_vocab_size(model_config, tokenizer, initial.tokenizer_path)
     config = _with_length(config, initial)
     learned, held_out = _divided(config, documents)
     log(f"{len(learned)} pairs to learn, {len(held_out)} held out.")

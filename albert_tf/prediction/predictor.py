@@ -317,14 +317,16 @@ class Predictor(BasePredictor):
             loaded = load_model_directory(os.fspath(loaded))
         self.loaded = loaded
         self.batch_size = batch_size
-        own = loaded.model.head_options.get("pooling", "mean")
-        self.pooling = pooling or str(own)
+        own = loaded.model.head_options
+        self.pooling = pooling or str(own.get("pooling", "mean"))
         self.max_length = f"{loaded.max_seq_length} tokens"
         self._call = tf.function(
             lambda features: loaded.model(features, heads_only=True),
             reduce_retracing=True,
         )
-        head = SentenceEmbeddingHead(loaded.model.config, self.pooling)
+        head = SentenceEmbeddingHead(
+            loaded.model.config, self.pooling, str(own.get("length", "any"))
+        )
         self._encode = tf.function(
             lambda features: head(loaded.model.encode(features), features),
             reduce_retracing=True,

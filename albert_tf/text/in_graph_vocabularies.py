@@ -25,6 +25,10 @@ except ImportError as error:
 # Ids with their first bytes and the ones after the last.
 Spans = tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]
 
+# Characters without a meaning, for tokens that no clean-up may change.
+_FIRST_STAND_IN = 0xF0000
+_STAND_INS = "[\U000f0000-\U000ffffd]"
+
 # Separates the parts of a text, which has none itself.
 _NUL = "\0"
 
@@ -58,6 +62,7 @@ class SentencePieceInGraph(tf.Module):
     def __init__(self, tokenizer: SentencePieceTokenizer) -> None:
         super().__init__()
         self._settings = tokenizer.settings
+        self._added = tokenizer.added
         self._sentencepiece = tensorflow_text.SentencepieceTokenizer(
             model=tokenizer.model_bytes, out_type=tf.int32
         )
@@ -86,6 +91,18 @@ class SentencePieceInGraph(tf.Module):
 
     def clean(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns texts after the clean-up, with their white space."""
+        written = {
+            chr(_FIRST_STAND_IN + i): token
+            for i, token in enumerate(self._added.written)
+        }
+        if written:
+            texts = tf.strings.regex_replace(
+                texts, _STAND_INS, normalization.REPLACEMENT
+            )
+        for stand_in, token in written.items():
+            texts = tf.strings.regex_replace(
+                texts, re.escape(token), f" {stand_in} "
+            )
         for ticks, quote in normalization.QUOTES:
             texts = tf.strings.regex_replace(texts, re.escape(ticks), quote)
         texts = _replace_version_dependent(texts)
@@ -94,7 +111,15 @@ class SentencePieceInGraph(tf.Module):
             texts = tf.strings.regex_replace(
                 texts, normalization.COMBINING.pattern, ""
             )
-        return _lower(texts) if self._settings["do_lower_case"] else texts
+        if self._settings["do_lower_case"]:
+            texts = _lower(texts)
+        if self._added.cleaned:
+            texts = tf.strings.regex_replace(
+                texts, self._added.cleaned, r" \0 "
+            )
+        for stand_in, token in written.items():
+            texts = tf.strings.regex_replace(texts, stand_in, _literal(token))
+        return texts
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of texts that are cleaned up."""
@@ -277,6 +302,11 @@ def _in_bytes(
         return len(shown[:character].replace(SPACE, "").encode())
 
     return [(i, before(first), before(last)) for i, first, last in split]
+
+
+def _literal(text: str) -> str:
+    """Returns what `regex_replace` puts in as this text."""
+    return text.replace("\\", r"\\")
 
 
 def _replace_version_dependent(texts: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,7 @@
 """Text to token ids with ALBERT's SentencePiece vocabulary (English models)."""
 
 import dataclasses
+import functools
 import itertools
 import re
 import string
@@ -13,12 +14,14 @@ import sentencepiece
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require, shown
+from albert_tf.text.added_tokens import AddedTokens, with_added
 from albert_tf.text.character_class import CharacterClass
 from albert_tf.text.normalization import normalize, normalized_offsets
 from albert_tf.text.tokenizer_base import (
     SENTENCEPIECE_SPECIALS,
     SPACE,
+    AddedToken,
     Encoding,
     Tokenizer,
     check_number_of_pieces,
@@ -82,6 +85,7 @@ class SentencePieceTokenizer(Tokenizer):
         source: names the model in error messages.
 
     Attributes:
+        added: the tokens that were added beside the pieces.
         splits: for the id of every piece that ends in a comma after a digit,
             what replaces it: rows of id, begin and end, which count from the
             piece's first character that is no mark of a space.
@@ -106,6 +110,18 @@ class SentencePieceTokenizer(Tokenizer):
     ) -> None:
         self.model_bytes = model_bytes
         self._processor = _open_model(model_bytes, source)
+        settings = {
+            "do_lower_case": do_lower_case,
+            "keep_accents": keep_accents,
+        }
+        self.added = AddedTokens(
+            self._model(),
+            functools.partial(
+                normalize,
+                do_lower_case=do_lower_case,
+                keep_accents=keep_accents,
+            ),
+        )
         ids = range(self._processor.get_piece_size())
         pieces = [self._processor.id_to_piece(i) for i in ids]
         super().__init__(
@@ -113,10 +129,7 @@ class SentencePieceTokenizer(Tokenizer):
             vocabulary_bytes=model_bytes,
             pieces=pieces,
             word_start=[starts_word(piece) for piece in pieces],
-            settings={
-                "do_lower_case": do_lower_case,
-                "keep_accents": keep_accents,
-            },
+            settings=settings,
             source=source,
         )
         # The pieces of byte fallback, in models that have it.
@@ -134,12 +147,12 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without special pieces."""
-        cleaned = normalize(text, **self.settings)
+        cleaned = self.added.clean(text)
         return self._expand(self._processor.encode(cleaned, out_type=int))
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text."""
-        cleaned = [normalize(text, **self.settings) for text in texts]
+        cleaned = [self.added.clean(text) for text in texts]
         # One thread: callers that want more have several processes.
         batch = self._processor.encode(cleaned, out_type=int, num_threads=1)
         return [self._expand(ids) for ids in batch]
@@ -150,7 +163,7 @@ class SentencePieceTokenizer(Tokenizer):
         Adjacent unknown characters are one piece. With byte fallback, each
         byte has the offsets of its character.
         """
-        cleaned = normalize(text, **self.settings)
+        cleaned = self.added.clean(text)
         offsets = normalized_offsets(text, **self.settings)
         normalized = self._normalized(cleaned, *offsets)
         encoding = Encoding()
@@ -169,7 +182,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def words(self, text: str) -> list[str]:
         """Returns the letters after each space, up to another character."""
-        cleaned = normalize(text, **self.settings)
+        cleaned = self.added.clean(text)
         return _WORD.findall(self._processor.normalize(cleaned))
 
     def with_words(self, words: Iterable[str]) -> "SentencePieceTokenizer":
@@ -192,6 +205,37 @@ class SentencePieceTokenizer(Tokenizer):
             model.pieces.add(
                 piece=SPACE + word, score=score + _PREFERENCE * len(ids)
             )
+        model.trainer_spec.vocab_size = len(model.pieces)
+        settings: dict[str, Any] = self.settings
+        return SentencePieceTokenizer(model.SerializeToString(), **settings)
+
+    def with_added_tokens(
+        self, tokens: Iterable[AddedToken]
+    ) -> "SentencePieceTokenizer":
+        """Returns a tokenizer with more tokens, found wherever they stand.
+
+        Raises:
+            UserError: for a token that is none after the clean-up, and ids
+                that do not follow those of the pieces.
+        """
+        model = with_added(self._model(), tokens, self.added.normalize)
+        settings: dict[str, Any] = self.settings
+        extended = SentencePieceTokenizer(model.SerializeToString(), **settings)
+        for i, text in extended.added.texts.items():
+            found = extended.encode(text)
+            require(
+                found == [i],
+                f"the added token {shown(text)} is read as {shown(found)}: "
+                "this kind of vocabulary, or its own clean-up, has none.",
+            )
+        return extended
+
+    def with_unused(self, count: int) -> "SentencePieceTokenizer":
+        """Returns a tokenizer with `count` more pieces, which no text has."""
+        model = self._model()
+        for i in range(self.vocab_size, self.vocab_size + count):
+            unused = model.SentencePiece.UNUSED
+            model.pieces.add(piece=f"<unused{i}>", type=unused)
         model.trainer_spec.vocab_size = len(model.pieces)
         settings: dict[str, Any] = self.settings
         return SentencePieceTokenizer(model.SerializeToString(), **settings)

@@ -20,9 +20,11 @@ from albert_tf.io.json_files import read_at_most, read_json
 from albert_tf.text.piece_scores import read_piece_scores
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer_base import (
+    ADDED_FILE,
     CONFIG_FILE,
     JSON_FILE,
     MAX_VOCABULARY_BYTES,
+    AddedToken,
     Tokenizer,
 )
 from albert_tf.text.tokenizer_json_reader import read_tokenizer_json
@@ -36,7 +38,14 @@ KINDS: tuple[type[Tokenizer], ...] = (
     WordPieceTokenizer,
 )
 # What is downloaded of a model on the hub.
-HUB_FILES = (*(kind.vocabulary_file for kind in KINDS), JSON_FILE, CONFIG_FILE)
+HUB_FILES = (
+    *(kind.vocabulary_file for kind in KINDS),
+    JSON_FILE,
+    CONFIG_FILE,
+    ADDED_FILE,
+)
+# The SentencePiece model of a preset, beside a tokenizer.json of Keras.
+_KERAS_HUB_FILE = "assets/tokenizer/vocabulary.spm"
 # Looked for where no file has our name; the first pattern that fits decides.
 _OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,), ("*.vocab",))
 
@@ -67,13 +76,14 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     directory = path if files.isdir(path) else os.path.dirname(path)
     config_path = os.path.join(directory, CONFIG_FILE)
     config = read_json(config_path) if files.exists(config_path) else {}
+    added = None
     if files.isdir(path):
         path = os.path.join(path, _vocabulary_file(path, config))
     kind: Any = SentencePieceTokenizer
     vocabulary: Any
     settings: dict[str, bool] = {}
     if os.path.basename(path) == JSON_FILE:
-        model, vocabulary, settings = read_tokenizer_json(path)
+        model, vocabulary, settings, added = read_tokenizer_json(path)
         if model == "WordPiece":
             kind = WordPieceTokenizer
     elif path.endswith(".txt"):
@@ -83,7 +93,13 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     else:
         vocabulary = read_at_most(path, MAX_VOCABULARY_BYTES)
     settings = settings | _configured(kind, config, config_path)
-    return kind(vocabulary, source=path, **settings)
+    tokenizer = kind(vocabulary, source=path, **settings)
+    if added is None:
+        added = _added_tokens(directory, config, tokenizer.vocab_size)
+    try:
+        return tokenizer.with_added_tokens(added) if added else tokenizer
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def tokenizer_from_config(config: Mapping[str, Any]) -> Tokenizer:
@@ -117,6 +133,8 @@ def _vocabulary_file(directory: str, config: dict[str, Any]) -> str:
         return by_class[chosen]
     if present:
         return present[0]
+    if files.isfile(os.path.join(directory, _KERAS_HUB_FILE)):
+        return _KERAS_HUB_FILE
     for patterns in _OTHER_NAMES:
         found = [
             name
@@ -137,6 +155,31 @@ def _vocabulary_file(directory: str, config: dict[str, Any]) -> str:
         f"{directory} has no tokenizer, none of {expected}; --tokenizer names "
         "another directory or such a file, train_vocab makes one."
     )
+
+
+def _added_tokens(
+    directory: str, config: dict[str, Any], num_pieces: int
+) -> list[AddedToken]:
+    """Returns the tokens that transformers 4 lists beside the vocabulary."""
+    path = os.path.join(directory, ADDED_FILE)
+    contents = read_json(path) if files.exists(path) else {}
+    listed = config.get("added_tokens_decoder") or {}
+    try:
+        found = {
+            int(i): AddedToken(t["content"], int(i), bool(t.get("normalized")))
+            for i, t in listed.items()
+            if int(i) >= num_pieces or not t.get("special", True)
+        }
+        for content, i in contents.items():
+            if i >= num_pieces:
+                found.setdefault(i, AddedToken(content, i, is_cleaned=True))
+        return list(found.values())
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{directory}: expected ids with tokens as added_tokens_decoder in "
+            f"{CONFIG_FILE} and tokens with ids in {ADDED_FILE} "
+            f"({shown(error)})."
+        ) from None
 
 
 def _configured(

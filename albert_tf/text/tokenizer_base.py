@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from albert_tf.text.sequences import (
 SPACE = "▁"
 CONFIG_FILE = "tokenizer_config.json"
 JSON_FILE = "tokenizer.json"
+# That of transformers 4 for tokens beside the vocabulary. It is never written.
+ADDED_FILE = "added_tokens.json"
 
 # Limits of a vocabulary that users bring; ALBERT's have some 30,000 pieces.
 MAX_VOCABULARY_BYTES = 16 << 20
@@ -65,6 +67,20 @@ class Encoding:
     ids: list[int] = dataclasses.field(default_factory=list)
     starts: list[int] = dataclasses.field(default_factory=list)
     ends: list[int] = dataclasses.field(default_factory=list)
+
+
+class AddedToken(NamedTuple):
+    """A token beside the pieces of a model.
+
+    Attributes:
+        content: its text.
+        id: that of the token.
+        is_cleaned: whether it is found in cleaned texts, and itself cleaned.
+    """
+
+    content: str
+    id: int
+    is_cleaned: bool
 
 
 class Tokenizer(abc.ABC):
@@ -207,6 +223,18 @@ class Tokenizer(abc.ABC):
         """
 
     @abc.abstractmethod
+    def with_added_tokens(self, tokens: Iterable[AddedToken]) -> Self:
+        """Returns a tokenizer with more tokens, found wherever they stand.
+
+        Raises:
+            UserError: for tokens that this kind cannot have.
+        """
+
+    @abc.abstractmethod
+    def with_unused(self, count: int) -> Self:
+        """Returns a tokenizer with `count` more pieces, which no text has."""
+
+    @abc.abstractmethod
     def _json(self) -> dict[str, Any]:
         """Returns the contents of tokenizer.json."""
 
@@ -257,6 +285,9 @@ class Tokenizer(abc.ABC):
             )
             if files.exists(path):
                 files.remove(path)
+        stale = os.path.join(directory, ADDED_FILE)
+        if files.exists(stale):
+            files.remove(stale)
         config = {
             "tokenizer_class": self.transformers_class,
             **self._config(),

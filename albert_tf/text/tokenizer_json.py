@@ -17,6 +17,7 @@ from typing import Any
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.text import normalization, wordpiece
+from albert_tf.text.added_tokens import AddedTokens, is_added, text_of
 from albert_tf.text.tokenizer_base import (
     SENTENCEPIECE_SPECIALS,
     SPACE,
@@ -67,10 +68,10 @@ def no_json_reason(model: sentencepiece_model_pb2.ModelProto) -> str:
             spec.add_dummy_prefix and spec.escape_whitespaces
         ),
         "it has pieces of several words": any(
-            SPACE in p.piece.lstrip(SPACE) for p in texts
+            SPACE in p.piece.lstrip(SPACE) for p in texts if not is_added(p)
         ),
         "it has unused pieces": any(
-            p.type == kinds.UNUSED for p in model.pieces
+            p.type == kinds.UNUSED for p in _listed(model)
         ),
     }
     if trainer.model_type != trainer.UNIGRAM:
@@ -102,6 +103,7 @@ def sentencepiece_json(
     """
     model = sentencepiece_model_pb2.ModelProto.FromString(model_bytes)
     pieces = [piece.piece for piece in model.pieces]
+    added = AddedTokens(model, str)
     metaspace = {
         "type": "Metaspace",
         "replacement": SPACE,
@@ -113,6 +115,10 @@ def sentencepiece_json(
         specials={
             name: pieces.index(name) for name in SENTENCEPIECE_SPECIALS.values()
         },
+        others=[
+            _added_token(i, text, is_special=text in added.written)
+            for i, text in added.texts.items()
+        ],
         normalizers=normalizers_of(
             model.normalizer_spec.precompiled_charsmap,
             do_lower_case=do_lower_case,
@@ -124,6 +130,19 @@ def sentencepiece_json(
     )
 
 
+def _listed(
+    model: sentencepiece_model_pb2.ModelProto,
+) -> list[sentencepiece_model_pb2.ModelProto.SentencePiece]:
+    """Returns the pieces up to the last one that is neither added nor unused.
+
+    Added tokens are listed apart, and unused pieces have no place there.
+    """
+    pieces = list(model.pieces)
+    while is_added(pieces[-1]) or pieces[-1].type == pieces[-1].UNUSED:
+        pieces.pop()
+    return pieces
+
+
 def _unigram(model: sentencepiece_model_pb2.ModelProto) -> dict[str, Any]:
     pieces = [piece.piece for piece in model.pieces]
     return {
@@ -131,11 +150,11 @@ def _unigram(model: sentencepiece_model_pb2.ModelProto) -> dict[str, Any]:
         "unk_id": pieces.index(SENTENCEPIECE_SPECIALS["unk_token"]),
         "vocab": [
             [
-                piece.piece,
+                text_of(piece.piece) if is_added(piece) else piece.piece,
                 piece.score
                 - DIGIT_COMMA_PENALTY * ends_in_digit_comma(piece.piece),
             ]
-            for piece in model.pieces
+            for piece in _listed(model)
         ],
         "byte_fallback": model.trainer_spec.byte_fallback,
     }
@@ -223,30 +242,38 @@ def _tokenizer_json(
     pre_tokenizers: list[dict[str, Any]],
     decoder: dict[str, Any],
     model: dict[str, Any],
+    others: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {
-                "id": index,
-                "content": name,
-                "single_word": False,
-                # The space before a mask is part of it: "is [MASK]" and
-                # "is[MASK]".
-                "lstrip": name == "[MASK]",
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
-            for name, index in sorted(specials.items(), key=lambda x: x[1])
+            *(
+                _added_token(index, name, is_special=True)
+                for name, index in sorted(specials.items(), key=lambda x: x[1])
+            ),
+            *others,
         ],
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre_tokenizers},
         "post_processor": _post_processor(specials),
         "decoder": decoder,
         "model": model,
+    }
+
+
+def _added_token(index: int, text: str, *, is_special: bool) -> dict[str, Any]:
+    """Returns a token that is found before others, as it is if special."""
+    return {
+        "id": index,
+        "content": text,
+        "single_word": False,
+        # The space before a mask is part of it: "is [MASK]" and "is[MASK]".
+        "lstrip": text == "[MASK]",
+        "rstrip": False,
+        "normalized": not is_special,
+        "special": is_special,
     }
 
 

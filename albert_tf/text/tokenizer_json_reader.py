@@ -18,9 +18,11 @@ from sentencepiece import sentencepiece_model_pb2
 from albert_tf.config import UserError, require, shown
 from albert_tf.io.json_files import read_json
 from albert_tf.text import wordpiece
+from albert_tf.text.added_tokens import piece_of
 from albert_tf.text.tokenizer_base import (
     SENTENCEPIECE_SPECIALS,
     SPACE,
+    AddedToken,
     check_number_of_pieces,
 )
 from albert_tf.text.tokenizer_json import (
@@ -43,8 +45,10 @@ _MAX_FLOAT32 = 3e38
 Settings = dict[str, bool]
 
 
-def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
-    """Returns the type of the model, its vocabulary and its clean-up.
+def read_tokenizer_json(
+    path: str,
+) -> tuple[str, Any, Settings, list[AddedToken]]:
+    """Returns the type of the model, its vocabulary, clean-up and added tokens.
 
     The vocabulary of a "Unigram" or "BPE" is a SentencePiece model, that of a
     "WordPiece" the pieces in the order of their ids.
@@ -66,7 +70,9 @@ def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
         ) from None
 
 
-def _parsed(values: dict[str, Any]) -> tuple[str, Any, Settings]:
+def _parsed(
+    values: dict[str, Any],
+) -> tuple[str, Any, Settings, list[AddedToken]]:
     model = values.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
     require(
@@ -83,8 +89,7 @@ def _parsed(values: dict[str, Any]) -> tuple[str, Any, Settings]:
     is_words = kind == "WordPiece"
     read = _wordpiece_vocabulary if is_words else _sentencepiece_model
     vocabulary, settings = read(values)
-    _check_added_tokens(values)
-    return str(kind), vocabulary, settings
+    return str(kind), vocabulary, settings, _added_tokens(values)
 
 
 def _require_ours(condition: bool, difference: str) -> None:
@@ -92,18 +97,30 @@ def _require_ours(condition: bool, difference: str) -> None:
     require(condition, f"{difference}; its ids would differ here.")
 
 
-def _check_added_tokens(values: dict[str, Any]) -> None:
-    """Raises UserError for tokens beside the pieces of the model."""
+def _added_tokens(values: dict[str, Any]) -> list[AddedToken]:
+    """Returns the tokens beside the pieces of the model.
+
+    Raises:
+        UserError: for tokens that are found between two words alone.
+    """
     vocab = values["model"]["vocab"]
-    names = vocab if isinstance(vocab, dict) else {row[0] for row in vocab}
-    tokens = [token["content"] for token in values.get("added_tokens", [])]
-    added = [token for token in tokens if token not in names]
-    require(
-        not added,
-        f"it has the added tokens {shown(added)}, which are no pieces of its "
-        "model; its ids would differ here. bin.extend_vocab adds words to "
-        "a model's vocabulary.",
-    )
+    pieces = vocab if isinstance(vocab, dict) else {row[0] for row in vocab}
+    added = [
+        token
+        for token in values.get("added_tokens", [])
+        # Special pieces written out in a text are characters here.
+        if token["content"] not in pieces or not token.get("special", True)
+    ]
+    for token in added:
+        _require_ours(
+            not token.get("single_word", False),
+            f"the added token {shown(token['content'])} is found as a whole "
+            "word alone",
+        )
+    return [
+        AddedToken(t["content"], int(t["id"]), bool(t.get("normalized", True)))
+        for t in added
+    ]
 
 
 def _check_space_marks(values: dict[str, Any]) -> None:
@@ -131,7 +148,11 @@ def _sentencepiece_model(values: dict[str, Any]) -> tuple[bytes, Settings]:
         pieces = _ranked_pieces(model)
         unknown = model["vocab"][model["unk_token"]]
     else:
-        pieces = scored_pieces(model.get("vocab"))
+        pieces = [
+            # A token that was added here, as `sentencepiece_json` has it.
+            (piece_of(piece) if score > 0 else piece, score)
+            for piece, score in scored_pieces(model.get("vocab"))
+        ]
         unknown = model["unk_id"]
     # Raises for what is not the id of a piece.
     special = {pieces[unknown][0], *SENTENCEPIECE_SPECIALS.values()}

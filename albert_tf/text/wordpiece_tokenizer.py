@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, require, shown
 from albert_tf.io.json_files import read_at_most
 from albert_tf.text import wordpiece
 from albert_tf.text.tokenizer_base import (
     MAX_VOCABULARY_BYTES,
     WORDPIECE_SPECIALS,
+    AddedToken,
     Encoding,
     Tokenizer,
     check_number_of_pieces,
@@ -147,6 +148,21 @@ class WordPieceTokenizer(Tokenizer):
         """Returns a tokenizer with one more piece for each of these words."""
         settings: dict[str, Any] = self.settings
         return WordPieceTokenizer((*self.vocabulary, *words), **settings)
+
+    def with_added_tokens(
+        self, tokens: Iterable[AddedToken]
+    ) -> "WordPieceTokenizer":
+        """Raises UserError: no clean-up keeps them apart from words."""
+        raise UserError(
+            f"it has the added tokens {shown([t.content for t in tokens])}, "
+            "which are found within words too: only SentencePiece vocabularies "
+            "can have such tokens here."
+        )
+
+    def with_unused(self, count: int) -> "WordPieceTokenizer":
+        """Returns a tokenizer with `count` more pieces, which no text has."""
+        ids = range(self.vocab_size, self.vocab_size + count)
+        return self.with_words(f"[unused{i}]" for i in ids)
 
     def _json(self) -> dict[str, Any]:
         return wordpiece_json(self.vocabulary, **self.settings)

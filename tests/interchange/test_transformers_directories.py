@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy_albert import assert_same, random_features, values_of
 from safetensors.numpy import load_file, save_file
-from tiny_models import TINY, built, edit_json, save
+from tiny_models import TINY, built, edit_json, save, torch_archive
 
 from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.interchange.convert import convert, models_by_head
@@ -31,6 +31,7 @@ from albert_tf.modeling.models import (
     AlbertModel,
 )
 from albert_tf.modeling.weights.pretrained import initialize
+from albert_tf.text.tokenizer import load_tokenizer
 
 WEIGHTS = "model.safetensors"
 # Heads that have a class in transformers.
@@ -289,12 +290,64 @@ def test_a_vocabulary_that_has_grown(saved_there):
     reweighed(directory, grow)
     edit_json(directory, "config.json", vocab_size=202)
     assert AlbertModel.from_pretrained(directory).config.vocab_size == 202
+    with pytest.raises(UserError, match="has 200 pieces and the model vocab_"):
+        load_model_directory(directory)
     path = pathlib.Path(directory, "tokenizer.json")
     tokens = json.loads(path.read_text())["added_tokens"]
-    new = {**tokens[0], "id": 200, "content": "<new>", "special": False}
-    edit_json(directory, "tokenizer.json", added_tokens=[*tokens, new])
-    with pytest.raises(UserError, match=r"has the added tokens \['<new>'\], "):
-        load_model_directory(directory)
+    new = [{**tokens[0], "id": 200 + i, "content": f"[E{i}]"} for i in range(2)]
+    edit_json(directory, "tokenizer.json", added_tokens=[*tokens, *new])
+    loaded = load_model_directory(directory)
+    assert loaded.tokenizer.encode("[E1][E0]") == [201, 200]
+
+
+def test_embeddings_that_were_rounded_up(saved_there):
+    directory, model = saved_there("pretraining", "none")
+    name = "albert.embeddings.word_embeddings.weight"
+
+    def round_up(weights):
+        weights[name] = np.concatenate([weights[name], weights[name][:56]])
+
+    reweighed(directory, round_up)
+    edit_json(directory, "config.json", vocab_size=256)
+    loaded = load_model_directory(directory)
+    assert_same(outputs(loaded.model), outputs(model))
+    again = save(
+        pathlib.Path(directory, "again"), loaded.model, loaded.tokenizer
+    )
+    for path in (again, pathlib.Path(again, "tokenizer.json")):
+        tokenizer = load_tokenizer(path)
+        assert tokenizer.encode(
+            "the <unused201> of"
+        ) == loaded.tokenizer.encode("the <unused201> of")
+    assert load_model_directory(again).tokenizer.vocab_size == 256
+
+
+def test_directories_with_models_inside(saved_there, tmp_path):
+    """Trainer's checkpoints, the hub's cache, and adapters without a model."""
+    model = pathlib.Path(saved_there("none", "none")[0])
+    place = tmp_path / "run"
+    for name in ("checkpoint-9", "checkpoint-10", "runs"):
+        (place / name).mkdir(parents=True)
+        if name != "runs":
+            shutil.copy(model / "config.json", place / name)
+    cached = tmp_path / "models--a--b" / "snapshots" / "1f3c"
+    shutil.copytree(model, cached)
+    lora = tmp_path / "lora"
+    lora.mkdir()
+    (lora / "adapter_config.json").touch()
+    for directory, message in (
+        (place, "2 of its directories have; name one .*/checkpoint-10"),
+        (cached.parents[1], "1 of its directories have; .*/snapshots/1f3c"),
+        (lora, "holds adapters of a model, not the model"),
+    ):
+        for load in (
+            load_model_directory,
+            find_initial_weights,
+            AlbertModel.from_pretrained,
+        ):
+            with pytest.raises(UserError, match=message):
+                load(str(directory))
+    assert load_model_directory(str(cached))
 
 
 # --- Files beside ---------------------------------------------------------
@@ -352,12 +405,43 @@ def test_weights_in_several_files(saved_there, head):
     assert weights.source.endswith("/model.safetensors.index.json")
 
 
+@pytest.mark.parametrize("outer", ["", "module.", "_orig_mod.", "a.b."])
+@pytest.mark.parametrize("head", ["none", "classification"])
+def test_weights_of_torch(saved_there, head, outer):
+    directory, model = saved_there("classification", head)
+    path = pathlib.Path(directory, WEIGHTS)
+    weights = {outer + n: value for n, value in load_file(path).items()}
+    if head == "none":
+        # An encoder alone, as an attribute of any name or none.
+        weights = {n.replace("albert.", ""): v for n, v in weights.items()}
+    path.unlink()
+    path.with_name("pytorch_model.bin").write_bytes(torch_archive(weights))
+    loaded = load_model_directory(directory)
+    assert_same(values_of(loaded.model), values_of(model))
+    half = dict(list(weights.items())[::2])
+    index = {}
+    for name, part in (
+        ("1", half),
+        ("2", {n: weights[n] for n in weights.keys() - half}),
+    ):
+        path.with_name(f"pytorch_model-{name}.bin").write_bytes(
+            torch_archive(part)
+        )
+        index |= dict.fromkeys(part, f"pytorch_model-{name}.bin")
+    path.with_name("pytorch_model.bin").unlink()
+    edited = path.with_name("pytorch_model.bin.index.json")
+    edited.write_text(json.dumps({"weight_map": index}))
+    weights = find_initial_weights(directory)
+    assert weights.source == str(edited)
+    assert weights.fingerprint == find_initial_weights(directory).fingerprint
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"a": "../model-00001-of-00003.safetensors"}, "must give each weight"),
-        ({"a": "model.bin"}, "must give each weight the name of a safetensors"),
-        ({"a": 3}, "must give each weight the name of a safetensors file in t"),
+        ({"a": "model.pt"}, "must give each weight the name of a file of weig"),
+        ({"a": 3}, "must give each weight the name of a file of weights in th"),
         ({"a": "other.safetensors"}, r"/other\.safetensors is missing"),
         ({"a": "copy.safetensors"}, "holds .*, which another file of .* holds"),
         (

@@ -1,8 +1,10 @@
 """Models of random weights, as small as they can be."""
 
 import functools
+import io
 import json
 import pathlib
+import zipfile
 
 import tensorflow as tf
 from numpy_albert import randomise
@@ -55,3 +57,28 @@ def save_tensors(prefix, tensors, slices=None):
         tensors=[tf.constant(value) for value in tensors.values()],
     )
     return str(prefix)
+
+
+def torch_archive(arrays):
+    """Returns the bytes of a file that torch.save writes of float32 arrays."""
+
+    def text(value):
+        return b"X" + len(value).to_bytes(4, "little") + value.encode()
+
+    def numbers(values):
+        return b"(" + b"".join(b"J" + n.to_bytes(4, "little") for n in values)
+
+    pickled = b"\x80\x02}("
+    for key, (name, value) in enumerate(arrays.items()):
+        strides = [stride // 4 for stride in value.strides]
+        pickled += text(name) + b"ctorch._utils\n_rebuild_tensor_v2\n(("
+        pickled += text("storage") + b"ctorch\nFloatStorage\n" + text(str(key))
+        pickled += text("cpu") + numbers([value.size])[1:] + b"tQK\x00"
+        pickled += numbers(value.shape) + b"t" + numbers(strides) + b"t"
+        pickled += b"\x89ccollections\nOrderedDict\n)RtR"
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        file.writestr("weights/data.pkl", pickled + b"u.")
+        for key, value in enumerate(arrays.values()):
+            file.writestr(f"weights/data/{key}", value.tobytes())
+    return stream.getvalue()

@@ -17,6 +17,7 @@ from albert_tf.interchange.convert import convert
 from albert_tf.interchange.keras_hub import FILES, save_preset
 from albert_tf.interchange.model_directory import (
     LoadedModel,
+    load_model_directory,
     save_model_directory,
 )
 from albert_tf.modeling.models import AlbertModel
@@ -141,3 +142,55 @@ def test_unsupported_settings(tmp_path, tiny_tokenizer, wordpiece_tokenizer):
         with pytest.raises(UserError, match=message):
             save_preset(str(tmp_path), LoadedModel(model, tokenizer, 16))
     assert not os.listdir(tmp_path)
+
+
+# --- Theirs here ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_their_presets_open_here(
+    tmp_path, tiny_tokenizer, record_difference, groups
+):
+    backbone = keras_hub.models.AlbertBackbone(
+        vocabulary_size=200,
+        num_layers=4,
+        num_heads=2,
+        embedding_dim=6,
+        hidden_dim=8,
+        intermediate_dim=12,
+        num_groups=groups,
+        num_inner_repetitions=2,
+        max_sequence_length=16,
+    )
+    tokenizer = keras_hub.models.AlbertTokenizer(
+        proto=tiny_tokenizer.model_bytes
+    )
+    theirs = keras_hub.models.AlbertTextClassifier(
+        backbone,
+        num_classes=3,
+        activation=None,
+        preprocessor=keras_hub.models.AlbertTextClassifierPreprocessor(
+            tokenizer, sequence_length=12
+        ),
+    )
+    rng = np.random.default_rng(groups)
+    for variable in theirs.weights:
+        variable.assign(rng.normal(size=variable.shape))
+    theirs.save_to_preset(str(tmp_path))
+    ours = load_model_directory(str(tmp_path))
+    assert ours.max_seq_length == 12
+    ids, mask, segments = random_batch(ours.model.config, rng)
+    expected = np.array(
+        theirs(
+            {"token_ids": ids, "padding_mask": mask, "segment_ids": segments}
+        )
+    )
+    found = ours.model(
+        {"input_ids": ids, "input_mask": mask, "segment_ids": segments}
+    )["logits"]
+    record_difference(
+        "KerasHub's preset here",
+        "logits of AlbertTextClassifier",
+        np.abs(found - expected).max() / np.abs(expected).max(),
+        BOUND,
+    )

@@ -307,6 +307,8 @@ WAYS = {
     "shards": {"max_shard_size": "4KB"},
     "float16": {"dtype": torch.float16},
     "bfloat16": {"dtype": torch.bfloat16},
+    "torch's file": {"_use_new_zipfile_serialization": True},
+    "torch's file of 2019": {"_use_new_zipfile_serialization": False},
 }
 
 
@@ -344,7 +346,13 @@ def test_trained_there(saved, tmp_path, record_difference, source, job):
     options = dict(WAYS[way])
     model = model.to(options.pop("dtype", torch.float32))
     target = str(tmp_path / "theirs")
-    model.save_pretrained(target, **options)
+    if "torch" in way:
+        model.config.architectures = [theirs]
+        model.config.save_pretrained(target)
+        state = torch.nn.DataParallel(model).state_dict()
+        torch.save(state, f"{target}/pytorch_model.bin", **options)
+    else:
+        model.save_pretrained(target, **options)
     transformers.AutoTokenizer.from_pretrained(directory).save_pretrained(
         target
     )

@@ -229,8 +229,8 @@ def nested(*steps):
         ),
         (
             "tiny",
-            {"added_tokens": [{"content": "<new>", "id": 200}]},
-            r"the added tokens \['<new>'\], which are no pieces of its model",
+            {"added_tokens": [{"content": "<new>", "id": 201}]},
+            "the added token '<new>' has the id 201; expected 200, the next o",
         ),
         (
             "wordpiece",
@@ -238,6 +238,7 @@ def nested(*steps):
             "expected continuing_subword_prefix \"##\", got '@@'; its ids",
         ),
         ("tiny", {"added_tokens": [3]}, DAMAGED),
+        ("tiny", {"added_tokens": [{"content": "<new>", "id": "a"}]}, DAMAGED),
         ("tiny", {"normalizer": 3}, DAMAGED),
         (
             "tiny",

@@ -13,7 +13,7 @@ from albert_tf.interchange.export.exported_weights import (
 from albert_tf.interchange.export.length_groups import by_length
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import Head
-from albert_tf.modeling.heads.pooling import EMBEDDINGS
+from albert_tf.modeling.heads.pooling import EMBEDDINGS, LENGTHS
 from albert_tf.tasks.kinds.multi_label import thresholds
 from albert_tf.text.in_graph import InGraphTokenizer
 
@@ -223,10 +223,12 @@ class SignatureGraph:
         states = outputs["sequence_output"]
         mask = tf.reshape(features["input_mask"], tf.shape(states)[:2])
         names = {"mean_output": "mean", "cls_output": "first"}
-        if self.loaded.model.head_options.get("pooling") == "mean_max":
+        own = self.loaded.model.head_options
+        if own.get("pooling") == "mean_max":
             names["mean_max_output"] = "mean_max"
+        scaled = LENGTHS[str(own.get("length", "any"))]
         found = {
-            name: EMBEDDINGS[pooling](states, mask)
+            name: scaled(EMBEDDINGS[pooling](states, mask))
             for name, pooling in names.items()
         }
         if "pooled_output" in outputs:

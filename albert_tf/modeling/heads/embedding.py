@@ -7,7 +7,7 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.modeling.heads.base import Head, Tensors
-from albert_tf.modeling.heads.pooling import EMBEDDINGS
+from albert_tf.modeling.heads.pooling import EMBEDDINGS, LENGTHS
 from albert_tf.modeling.layers import Config, serializable
 from albert_tf.modeling.losses import WeightedSum, weighted_contrast
 
@@ -18,26 +18,32 @@ class SentenceEmbeddingHead(Head):
 
     `embedding` is that of the head's `pooling`, a row of EMBEDDINGS;
     `mean_embedding` is the mean of the states of the tokens, `cls_embedding`
-    the state of the first one. They are float32 `[batch, H]`, with `mean_max`
-    2 * H. Of pairs of texts that belong together (`input_ids` `[batch, 2,
-    seq]`) all are `[batch, 2, H]`, and `embedding` has a loss, which needs no
-    label.
+    the state of the first one. `length` is a row of LENGTHS, for all of them.
+    They are float32 `[batch, H]`, with `mean_max` 2 * H. Of pairs of texts
+    that belong together (`input_ids` `[batch, 2, seq]`) all are `[batch, 2,
+    H]`, and `embedding` has a loss, which needs no label.
     """
 
     head_name = "sentence_embedding"
     model_name = "AlbertForSentenceEmbedding"
     reads = "sequence_output"
     outputs = ("embedding", "mean_embedding", "cls_embedding")
-    options = ("pooling",)
+    options = ("pooling", "length")
     option_choices: Mapping[str, tuple[str, ...]] = {
-        "pooling": tuple(EMBEDDINGS)
+        "pooling": tuple(EMBEDDINGS),
+        "length": tuple(LENGTHS),
     }
 
     def __init__(
-        self, config: Config, pooling: str = "mean", **kwargs: Any
+        self,
+        config: Config,
+        pooling: str = "mean",
+        length: str = "any",
+        **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
         self.pooling = pooling
+        self.length = length
 
     def call(
         self,
@@ -50,10 +56,15 @@ class SentenceEmbeddingHead(Head):
         hidden = encoded["sequence_output"]
         mask = features["input_mask"]
         rows = ops.reshape(mask, (-1, ops.shape(mask)[-1]))
+        poolings = {
+            "embedding": self.pooling,
+            "mean_embedding": "mean",
+            "cls_embedding": "first",
+        }
+        scaled = LENGTHS[self.length]
         vectors = {
-            "embedding": EMBEDDINGS[self.pooling](hidden, rows),
-            "mean_embedding": EMBEDDINGS["mean"](hidden, rows),
-            "cls_embedding": EMBEDDINGS["first"](hidden, rows),
+            name: scaled(EMBEDDINGS[pooling](hidden, rows))
+            for name, pooling in poolings.items()
         }
         if len(mask.shape) == 2:
             return vectors

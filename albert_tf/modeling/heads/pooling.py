@@ -68,6 +68,13 @@ EMBEDDINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+# What becomes of a vector's length; the names are options of heads.
+LENGTHS: dict[str, Callable[[Tensor], Tensor]] = {
+    "any": lambda vectors: vectors,
+    "unit": lambda vectors: ops.normalize(vectors, axis=-1),
+}
+
+
 def _embedding(name: str) -> Callable[[Tensor, Mapping], Tensor]:
     """Returns a row of EMBEDDINGS as a function of the encoder's inputs."""
     pool = EMBEDDINGS[name]

@@ -30,7 +30,6 @@ _PLAIN = {
     "bias": "none",
     "fan_in_fan_out": False,
     "use_dora": False,
-    "use_rslora": False,
     "rank_pattern": {},
     "alpha_pattern": {},
 }
@@ -202,9 +201,11 @@ def _checked_size(config: Any, path: str) -> tuple[int, float]:
             f"{name}={shown(value)} are read.",
         )
     rank, alpha = config.get("r"), config.get("lora_alpha")
+    is_by_root = config.get("use_rslora")
     require(
         type(rank) is int and rank > 0 and type(alpha) in (int, float),
         f"{path}: r={shown(rank)} and lora_alpha={shown(alpha)} must be a "
         "whole number from 1 and a number.",
     )
-    return rank, alpha
+    # Its factor is alpha / sqrt(r) in place of alpha / r.
+    return rank, alpha * math.sqrt(rank) if is_by_root else alpha

@@ -41,9 +41,11 @@ _MAX_LABELS = 1 << 16
 # Our activations by Hugging Face's names, whose "gelu" is the exact form;
 # Google's is the tanh form.
 _ACTIVATIONS = {
-    "gelu_pytorch_tanh": "gelu",
+    **dict.fromkeys(("gelu_pytorch_tanh", "gelu_fast"), "gelu"),
+    **dict.fromkeys(("gelu_accurate", "gelu_python_tanh"), "gelu"),
     # What is written for "gelu".
     "gelu_new": "gelu",
+    "gelu_python": "gelu_exact",
     "gelu": "gelu_exact",
     "relu": "relu",
 }
@@ -310,9 +312,12 @@ def labels_from_json(values: dict, path: str) -> list[str]:
     """Returns the class names in a `config.json`, in order.
 
     `num_labels` (by default 2) decides without names or with another number
-    of them, as in transformers.
+    of them, as in transformers. Names that `label2id` has alone count too.
     """
     names, count = values.get("id2label"), values.get("num_labels")
+    ids = values.get("label2id")
+    if names is None and isinstance(ids, dict) and ids:
+        names = {str(i): name for name, i in ids.items()}
     require(
         count is None or _is_count(count, _MAX_LABELS),
         f"{path}: num_labels={shown(count)} must be a whole number from 1 to "

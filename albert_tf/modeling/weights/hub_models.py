@@ -4,7 +4,12 @@ import os
 
 from albert_tf.config import UserError
 from albert_tf.io import hub
-from albert_tf.modeling.weights import adapters, pretrained
+from albert_tf.modeling.weights import (
+    adapters,
+    keras_hub_preset,
+    pretrained,
+    sentence_modules,
+)
 from albert_tf.modeling.weights.weights_file import (
     INDEX_SUFFIX,
     foreign_weights,
@@ -16,9 +21,21 @@ FILES = (
     *(pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE),
     *(f"{pretrained.WEIGHTS_FILE}{INDEX_SUFFIX}", "model-*-of-*.safetensors"),
     *tokenizer.HUB_FILES,
+    *sentence_modules.HUB_FILES,
+    *keras_hub_preset.HUB_FILES,
     # The settings of a task, where this library wrote the model.
     "task.json",
 )
+_TORCH_FILES = (
+    *("pytorch_model.bin", f"pytorch_model.bin{INDEX_SUFFIX}"),
+    "pytorch_model-*-of-*.bin",
+)
+# One of these is in a model's directory.
+_WEIGHTS = {
+    name + suffix
+    for name in (pretrained.WEIGHTS_FILE, "pytorch_model.bin")
+    for suffix in ("", INDEX_SUFFIX)
+} | {keras_hub_preset.WEIGHTS_FILE}
 _ADAPTER_FILES = (adapters.CONFIG_FILE, adapters.WEIGHTS_FILE)
 
 # Converts a model on the hub, whatever the form of its weights.
@@ -41,13 +58,13 @@ def local_model(path: str) -> str:
     """
     if not hub.is_on_hub(path):
         return path
-    directory = hub.download(path, FILES)
-    present = os.listdir(directory) if os.path.isdir(directory) else []
-    weights = pretrained.WEIGHTS_FILE
-    has_weights = {weights, f"{weights}{INDEX_SUFFIX}"}.intersection(present)
-    if pretrained.CONFIG_FILE not in present or not has_weights:
-        raise _not_a_model(hub.parse(path))
-    return directory
+    # Torch's are downloaded where the repository has no others.
+    for names in (FILES, (*FILES, *_TORCH_FILES)):
+        directory = hub.download(path, names)
+        present = os.listdir(directory) if os.path.isdir(directory) else []
+        if pretrained.CONFIG_FILE in present and _WEIGHTS.intersection(present):
+            return directory
+    raise _not_a_model(hub.parse(path))
 
 
 def local_adapters(path: str) -> str:

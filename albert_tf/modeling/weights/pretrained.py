@@ -18,9 +18,19 @@ from albert_tf.io import files, hub
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.accounting import parameter_count
 from albert_tf.modeling.heads import HEADS
-from albert_tf.modeling.weights import config_json, weights_file
+from albert_tf.modeling.weights import (
+    adapters,
+    config_json,
+    keras_hub_preset,
+    weights_file,
+)
 from albert_tf.modeling.weights.config_json import ModelDescription
 from albert_tf.modeling.weights.names import BLOCK, POOLER, file_groups
+from albert_tf.modeling.weights.sentence_modules import (
+    read_length,
+    read_modules,
+    write_modules,
+)
 from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
     copies_are_equal,
@@ -35,6 +45,8 @@ Model = TypeVar("Model", bound=keras.Model)
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
+_TOKENIZER_FILE = "tokenizer_config.json"
+_EMBEDDING = HEADS["sentence_embedding"]
 # A file may lack weights, but not most of them.
 _MAX_RATIO = 10
 
@@ -105,21 +117,65 @@ class StoredModel:
 
 
 def read_model_files(directory: str) -> StoredModel:
-    """Returns the model in a directory, ours or saved by transformers."""
+    """Returns the model in a directory, ours or of transformers or KerasHub."""
     path = os.path.join(directory, CONFIG_FILE)
+    check_contents(directory)
     require(
         files.isfile(path),
         f"{directory} is not a model directory: it has no {CONFIG_FILE}. A run "
         "writes its model to RUN_DIR/model when it ends."
         f"{'' if files.exists(directory) else hub.hint(directory)}",
     )
-    description = config_json.from_json(read_json(path), path)
+    values = read_json(path)
+    preset = keras_hub_preset.read_preset(values, directory)
+    if preset:
+        description, stored = preset
+        check_size(description.config, stored, path)
+        description = _as_stored(description, stored)
+        return StoredModel("KerasHub preset", description, stored, directory)
+    description = config_json.from_json(values, path)
     weights_file.refuse_pickle(directory)
     stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
     check_size(description.config, stored, path)
-    description = _as_stored(description, stored)
+    description = _as_used_there(
+        _as_stored(description, stored),
+        directory,
+        is_ours="albert_tf" in values,
+    )
     origin = "model" if description.ours else "Hugging Face"
     return StoredModel(f"{origin} directory", description, stored, directory)
+
+
+def check_contents(directory: str) -> None:
+    """Raises UserError for what may be taken for a model directory.
+
+    A directory of models, such as the checkpoints of transformers' Trainer or
+    the snapshots in the cache of the hub, and one of adapters.
+    """
+    if files.isfile(os.path.join(directory, CONFIG_FILE)):
+        return
+    adapters_file = os.path.join(directory, adapters.CONFIG_FILE)
+    require(
+        not files.isfile(adapters_file),
+        f"{directory} holds adapters of a model, not the model: in Python "
+        "from_pretrained opens it, and load_adapters adds them.",
+    )
+    found = []
+    for parent in (directory, os.path.join(directory, "snapshots")):
+        if files.isdir(parent):
+            paths = [os.path.join(parent, n) for n in files.listdir(parent)]
+            found += [
+                path
+                for path in paths
+                if files.isfile(os.path.join(path, CONFIG_FILE))
+            ]
+    # By their numbers, of which the last may be the best.
+    found.sort(key=lambda path: (len(path), path))
+    require(
+        not found,
+        f"{directory} has no {CONFIG_FILE}, but {len(found)} of its "
+        f"directories have; name one of them, such as {''.join(found[-1:])}.",
+    )
 
 
 def _as_stored(
@@ -150,6 +206,32 @@ def _as_stored(
         return description
     return dataclasses.replace(
         description, kinds=("AlbertModel",), head_options={}, ours=False
+    )
+
+
+def _as_used_there(
+    description: ModelDescription, directory: str, *, is_ours: bool
+) -> ModelDescription:
+    """Returns the description with what other files than the two say.
+
+    `is_ours`: whether config.json has a section of ours. The tokenizer beside
+    it cuts texts where the positions end, or where its default is.
+    """
+    options = {}
+    if set(description.kinds) & {"AlbertModel", _EMBEDDING.model_name}:
+        options = read_modules(directory)
+    path = os.path.join(directory, _TOKENIZER_FILE)
+    lengths = [description.max_seq_length, read_length(directory)]
+    if files.isfile(path) and (options or not is_ours):
+        lengths.append(read_json(path).get("model_max_length"))
+    description = dataclasses.replace(
+        description,
+        max_seq_length=min(n for n in lengths if type(n) is int and n >= 3),
+    )
+    if not options:
+        return description
+    return dataclasses.replace(
+        description, kinds=(_EMBEDDING.model_name,), head_options=options
     )
 
 
@@ -257,11 +339,18 @@ def write_model_files(
     max_seq_length: int,
     **options: Any,
 ) -> None:
-    """Writes both files, each of which replaces one of its name at once.
+    """Writes the files, each of which replaces one of its name at once.
 
     Other arguments as those of `config_json.to_json`.
     """
     values = config_json.to_json(model, max_seq_length, **options)
+    if type(model).__name__ == _EMBEDDING.model_name:
+        write_modules(
+            directory,
+            model.head_options,
+            model.config.hidden_size,
+            max_seq_length,
+        )
     weights_file.write_weights(
         os.path.join(directory, WEIGHTS_FILE),
         stored_arrays(model, "huggingface"),

@@ -1,7 +1,8 @@
 """A model's `model.safetensors`, under Hugging Face's names.
 
 Or, as transformers saves with `max_shard_size`, several such files and
-`model.safetensors.index.json`, which names them.
+`model.safetensors.index.json`, which names them. Where there is neither,
+`pytorch_model.bin`, or several with an index.
 
 A file may come from anyone: its header is checked before its data are
 touched, and nothing in it is ever run or used as a path.
@@ -19,6 +20,7 @@ from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json
 from albert_tf.io.safetensors_header import Tensor, make_header, read_header
+from albert_tf.io.torch_file import read_torch_header
 from albert_tf.modeling.weights.stored_weights import StoredWeights, to_float32
 
 INDEX_SUFFIX = ".index.json"
@@ -36,6 +38,16 @@ _TIED = {
     "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
     "predictions.decoder.bias": "predictions.bias",
 }
+# Files of torch.save, in the place of those of the same content.
+_TORCH_NAMES = {
+    "model.safetensors": "pytorch_model.bin",
+    "adapter_model.safetensors": "adapter_model.bin",
+}
+# Beginnings of the names of files that are read, and of their indexes.
+_READ = ("model.safetensors", "pytorch_model.bin")
+_SUFFIXES = (".safetensors", ".bin")
+# The weight that every encoder has, after its own prefix.
+_WORDS = "embeddings.word_embeddings.weight"
 # Numbers that older releases of transformers wrote among the weights.
 _POSITION_IDS = "albert.embeddings.position_ids"
 
@@ -83,9 +95,12 @@ def open_weights(path: str) -> StoredWeights:
     """Returns the weights in a safetensors file under their full names.
 
     Where there is no such file but an index beside it, `path` with the suffix
-    `.index.json`, those of all files that the index names.
+    `.index.json`, those of all files that the index names; otherwise those of
+    `pytorch_model.bin` or its index.
 
-    A bare encoder's names get the prefix `albert.`; the position numbers that
+    Of whatever the model was an attribute (`module.` of DataParallel,
+    `_orig_mod.` of torch.compile) is no part of the names. A bare encoder's
+    get the prefix `albert.`; the position numbers that
     older releases wrote are dropped. So are tied weights, after a comparison
     with the original: of shapes here, of bits when it is read. Arrays are read
     one at a time, as float32.
@@ -95,14 +110,10 @@ def open_weights(path: str) -> StoredWeights:
             a name, or holds anything but floating-point weights; from `read`,
             when it has been cut since.
     """
-    if files.isfile(path + INDEX_SUFFIX) and not files.exists(path):
-        path += INDEX_SUFFIX
-        found = _indexed_tensors(path)
-    else:
-        found = _tensors(path)
-    is_full = any(name.startswith("albert.") for name in found)
-    prefix = "" if is_full else "albert."
-    tensors = {prefix + name: tensor for name, tensor in found.items()}
+    path = _existing(path)
+    is_index = path.endswith(INDEX_SUFFIX)
+    found = _indexed_tensors(path) if is_index else _tensors(path)
+    tensors = _under_full_names(found, path)
     tensors.pop(_POSITION_IDS, None)
     for name, place in tensors.items():
         _check_tensor(name, place)
@@ -131,6 +142,38 @@ def open_weights(path: str) -> StoredWeights:
     )
 
 
+def _existing(path: str) -> str:
+    """Returns the first that exists of the file, its index, and torch's."""
+    directory, name = os.path.split(path)
+    torch_name = _TORCH_NAMES.get(name, name)
+    for place in (path, os.path.join(directory, torch_name)):
+        for candidate in (place, place + INDEX_SUFFIX):
+            if files.exists(candidate):
+                return candidate
+    return path
+
+
+def _under_full_names(found: dict[str, _Place], path: str) -> dict[str, _Place]:
+    """Returns the arrays by the names that transformers' classes give them."""
+    stems = [n.removesuffix(_WORDS) for n in found if n.endswith(_WORDS)]
+    is_full = any(name.startswith("albert.") for name in found)
+    stem = stems[0] if len(stems) == 1 else "albert." * is_full
+    outer = stem.removesuffix("albert.")
+    # A bare encoder may be an attribute of any name.
+    prefix = "" if outer != stem else "albert."
+    renamed = {
+        prefix + name.removeprefix(outer)
+        if name.startswith(outer)
+        else name: at
+        for name, at in found.items()
+    }
+    require(
+        len(renamed) == len(found),
+        f"{path} holds a weight both with and without {outer} before its name.",
+    )
+    return renamed
+
+
 def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
     """Writes a safetensors file that every transformers release reads.
 
@@ -152,8 +195,8 @@ def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
 def refuse_pickle(directory: str) -> None:
     """Raises UserError where weights exist in unsupported formats only.
 
-    Without a model.safetensors or its index: a pickle (pytorch_model.bin), or
-    TensorFlow's or Flax' format. None is opened; the message has the command
+    Without a model.safetensors, pytorch_model.bin or an index: another pickle,
+    or TensorFlow's or Flax' format. None is opened; the message has the command
     that converts it.
     """
     names = files.listdir(directory) if files.isdir(directory) else []
@@ -168,7 +211,7 @@ def refuse_pickle(directory: str) -> None:
 
 def foreign_weights(names: Sequence[str]) -> Foreign | None:
     """Returns the weights among files that are in unsupported formats only."""
-    if any(name.startswith("model.safetensors") for name in names):
+    if any(name.startswith(_READ) for name in names):
         return None
     # Names of weights come first: there may be other pickles beside them.
     first = sorted(
@@ -188,14 +231,14 @@ def _indexed_tensors(index: str) -> dict[str, _Place]:
     # Nothing but names: a path could lead anywhere.
     is_plain = all(
         type(name) is str
-        and name.endswith(".safetensors")
+        and name.endswith(_SUFFIXES)
         and name == os.path.basename(name)
         for name in names
     )
     require(
         bool(names) and is_plain,
         f"{index}: weight_map={shown(where)} must give each weight the name "
-        "of a safetensors file in this directory.",
+        "of a file of weights in this directory.",
     )
     tensors: dict[str, _Place] = {}
     for name in sorted(set(names)):
@@ -224,7 +267,10 @@ def _tensors(path: str) -> dict[str, _Place]:
             f"{path} is {'not a regular file' if found else 'missing'}."
         )
     try:
-        tensors, _ = read_header(path, MAX_HEADER_BYTES)
+        if path.endswith(".bin"):
+            tensors = read_torch_header(path, MAX_HEADER_BYTES)
+        else:
+            tensors, _ = read_header(path, MAX_HEADER_BYTES)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}.") from None
     except ValueError as error:
@@ -268,7 +314,8 @@ def _unreadable(path: str, reason: str) -> UserError:
     # The reason may quote the file: keep it to one short line.
     shown = reason.encode("unicode_escape").decode("ascii")
     shown = shown if len(shown) <= 300 else shown[:300] + "..."
-    return UserError(f"{path} is not a readable safetensors file: {shown}.")
+    kind = "file of torch" if path.endswith(".bin") else "safetensors file"
+    return UserError(f"{path} is not a readable {kind}: {shown}.")
 
 
 def _untied(path: str, name: str, original: str) -> UserError:

@@ -115,6 +115,17 @@ def test_adapters_that_do_not_fit_change_nothing(tmp_path, changes, message):
     np.testing.assert_array_equal(model(IDS)["sequence_output"], before)
 
 
+def test_a_factor_by_the_root_of_the_rank(tmp_path):
+    adapted(AlbertModel(CONFIG)).save_pretrained(str(tmp_path), adapters=True)
+    path = tmp_path / "adapter_config.json"
+    values = json.loads(path.read_text()) | {"use_rslora": True}
+    path.write_text(json.dumps(values))
+    model = AlbertModel(CONFIG)
+    model.load_adapters(str(tmp_path))
+    layer = model.encoder.blocks[0].attention.query
+    assert layer.lora_alpha / layer.lora_rank == pytest.approx(6 / 2**0.5)
+
+
 def test_adapters_of_another_model_are_named(tmp_path):
     adapted(AlbertForClassification(CONFIG, 3)).save_pretrained(
         str(tmp_path), adapters=True

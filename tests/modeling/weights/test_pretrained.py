@@ -380,6 +380,7 @@ def test_more_blocks_than_the_file_could_hold():
         ({"num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"]),
         ({"num_labels": 2, "id2label": {"0": "a", "1": "b"}}, ["a", "b"]),
         ({"num_labels": 1, "id2label": {"0": "a", "1": "b"}}, ["LABEL_0"]),
+        ({"label2id": {"b": 1, "a": 0, "c": 2}}, ["a", "b", "c"]),
         # transformers writes the labels that it is given.
         ({"id2label": {"0": 1, "1": 2}, "label2id": {"a": 5}}, ["1", "2"]),
     ],

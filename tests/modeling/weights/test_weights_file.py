@@ -253,7 +253,7 @@ def test_the_largest_headers_are_refused_with_little_work(tmp_path, fill):
 
 def test_a_header_of_many_names_is_read_name_by_name(tmp_path):
     path = file_of(tmp_path, names_of(20_000), b"\0" * 80_000)
-    with steps_below(60 * 20_000):
+    with steps_below(70 * 20_000):
         assert len(open_weights(path).shapes) == 20_000
 
 
@@ -271,7 +271,7 @@ def test_pipes_and_devices_are_refused_unopened(tmp_path):
 @pytest.mark.parametrize(
     "names",
     [
-        ["config.json", "a.pt", "pytorch_model.bin", "training_args.bin"],
+        ["a.pt", "config.json", "training_args.bin"],
         ["weights.pth"],
     ],
 )
@@ -283,14 +283,13 @@ def test_pickles_are_never_opened(tmp_path, names):
         refuse_pickle(str(tmp_path))
     text = str(raised.value)
     assert "\n" not in text
-    shown = next((n for n in names if n.startswith("pytorch")), names[0])
-    assert text.startswith(f"{tmp_path}/{shown} is a pickle, which can run")
+    assert text.startswith(f"{tmp_path}/{names[0]} is a pickle, which can run")
 
 
 @pytest.mark.parametrize(
     ("name", "message", "option"),
     [
-        ("pytorch_model.bin", "If you trust it", "(d)"),
+        ("model.pt", "If you trust it", "(d)"),
         ("tf_model.h5", "transformers 4", "(d, from_tf=True)"),
         ("flax_model.msgpack", "transformers 4", "(d, from_flax=True)"),
     ],
@@ -319,6 +318,7 @@ def test_the_message_has_a_command_that_converts(
         ["config.json", "spiece.model", "model.ckpt-1.index"],
         ["model.safetensors", "pytorch_model.bin", "tf_model.h5"],
         ["model.safetensors.index.json", "training_args.bin"],
+        ["pytorch_model.bin", "tf_model.h5"],
     ],
 )
 def test_other_directories_are_not_refused(tmp_path, names):
@@ -354,8 +354,8 @@ def test_a_bucket_without_a_weights_file_is_refused(tmp_path):
     bucket = f"file://{tmp_path}"
     assert "weights is missing" in refused(f"{bucket}/weights")
     assert "is not a regular file" in refused(bucket)
-    (tmp_path / "pytorch_model.bin").touch()
-    with pytest.raises(UserError, match=f"^{bucket}/pytorch_model.bin is a pi"):
+    (tmp_path / "model.pt").touch()
+    with pytest.raises(UserError, match=f"^{bucket}/model.pt is a pi"):
         refuse_pickle(bucket)
 
 

@@ -7,6 +7,7 @@ python -m bin.finetune --task=custom \\
     --data_dir=mytask --init_from=runs/tiny --run_dir=runs/mytask
 """
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -180,8 +181,8 @@ def _print_results(
     for line in median.verdict:
         print(line)
     print(
-        f"All results are in {FLAGS.run_dir}/{RESULTS_FILE}, the models in "
-        f"{FLAGS.run_dir}/{name}-1/model and so on."
+        f"All results are in {os.path.join(FLAGS.run_dir, RESULTS_FILE)}, the "
+        f"models in {os.path.join(results.runs[0].run_dir, 'model')} and so on."
     )
 
 

@@ -145,6 +145,12 @@ def _run_all(
         not files.exists(os.path.join(run_dir, CONFIG)),
         f"{run_dir} is the directory of one run; name another for several.",
     )
+    other = {"run": "fold", "fold": "run"}[name]
+    require(
+        not files.exists(os.path.join(run_dir, f"{other}-1")),
+        f"{run_dir} holds {other}s, whose {RESULTS_FILE} would be replaced; "
+        f"name another directory for {name}s.",
+    )
     runs: list[RunResult] = []
     for number in range(1, count + 1):
         directory = os.path.join(run_dir, f"{name}-{number}")

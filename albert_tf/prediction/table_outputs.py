@@ -17,6 +17,7 @@ from albert_tf.config import UserError, require, shown
 from albert_tf.prediction.forms import Input
 from albert_tf.prediction.inputs import Table, json_columns
 from albert_tf.prediction.modes import Mode
+from albert_tf.prediction.outputs import cell_of
 from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.arrow import ArrowRow, load_pyarrow
 from albert_tf.tasks.formats.class_folders import TextFile
@@ -414,8 +415,7 @@ def _cell_text(value: Any) -> str:
     """Returns a value as a cell of a table; several are JSON, but labels."""
     if value is None:
         return ""
-    if isinstance(value, tuple):
-        return ",".join(value)
+    value = cell_of(value)
     if isinstance(value, str):
         return value
     return _json(value)

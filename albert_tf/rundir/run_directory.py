@@ -116,7 +116,9 @@ def _changes(
         lines = [f"it has {before} steps already"]
     if lines:
         hint = ""
-        if not extends and after != before:
+        # Of other data or another model a run cannot be extended.
+        of_settings = all(line.startswith("config.") for line in lines)
+        if not extends and after != before and of_settings:
             hint = (
                 f", or add --extend_to_steps={max(after, before)} to extend it"
             )

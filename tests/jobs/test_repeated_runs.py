@@ -103,6 +103,12 @@ def test_the_directory_of_a_single_run(tmp_path):
         repeat(fake_run, FinetuneConfig(), num_runs=2, run_dir=str(tmp_path))
 
 
+def test_the_results_of_folds_are_not_replaced_by_those_of_runs(tmp_path):
+    (tmp_path / "fold-1").mkdir()
+    with pytest.raises(UserError, match="holds folds, whose results.json woul"):
+        repeat(fake_run, FinetuneConfig(), num_runs=2, run_dir=str(tmp_path))
+
+
 def test_the_comparison_of_each_run_and_of_the_median_one(tmp_path):
     def compared(config, run_dir):
         evaluation = fake_run(config, run_dir)

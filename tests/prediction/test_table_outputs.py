@@ -16,6 +16,7 @@ from albert_tf.config import UserError
 from albert_tf.prediction.forms import PAIR, SINGLE
 from albert_tf.prediction.inputs import read_table
 from albert_tf.prediction.modes import MODES
+from albert_tf.prediction.outputs import cell_of
 from albert_tf.prediction.table_outputs import json_rows, write_table
 
 LABELS = ["sea", 'la"nd']
@@ -347,6 +348,19 @@ def test_json_of_each_row_comes_when_it_is_due():
         predicted(inputs), MODES["classify"], inputs.table, silent
     )
     assert json.loads(next(lines))["text"] == "1"
+
+
+def test_a_table_without_rows_has_the_new_columns(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("id,text\n")
+    (header,) = write(path).decode().splitlines()
+    assert next(csv.reader([header])) == ["id", "text", *ADDED, "error"]
+    assert write(path, "out.jsonl") == b""
+
+
+def test_labels_with_a_comma_are_a_list():
+    assert cell_of(("a", "b")) == "a,b"
+    assert cell_of(("a, b", "c")) == '["a, b", "c"]'
 
 
 def test_a_fault_of_the_table_is_found_before_the_first_prediction(tmp_path):

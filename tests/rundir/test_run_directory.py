@@ -119,6 +119,13 @@ def test_settings_that_may_not_change_are_refused(
     assert (tmp_path / "config.json").read_bytes() == before
 
 
+def test_a_run_of_other_data_is_not_to_be_extended(tmp_path):
+    claim(str(tmp_path), {**described(), "train_examples": "a"})
+    other = {**described(num_train_steps=200), "train_examples": "b"}
+    with pytest.raises(UserError, match="resume it, or another --run_dir"):
+        claim(str(tmp_path), other)
+
+
 def test_extending_a_run_that_does_not_exist(tmp_path):
     with pytest.raises(UserError, match="for a started run, and .* holds non"):
         claim(str(tmp_path), described(), extends=True)

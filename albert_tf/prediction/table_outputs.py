@@ -32,6 +32,12 @@ from albert_tf.tasks.formats.rows import (
 from albert_tf.tasks.formats.tables import DELIMITERS, Row
 
 Rows = Iterable[tuple[Input, Any]]
+# New columns by the names of fields that a table may have of its own.
+_RENAMED = {
+    "label": "prediction",
+    "labels": "prediction",
+    "entities": "predicted_entities",
+}
 # Name of the column with what prevents a prediction.
 _ERROR = "error"
 _PARQUET_ROWS = 1024
@@ -116,11 +122,14 @@ class _Columns:
 
 
 def _fields(mode: Mode, found: Any, labels: Sequence[str]) -> dict[str, Any]:
-    """Returns what is added to a row, by the columns' first names."""
+    """Returns what is added to a row, by the columns' first names.
+
+    Names of gold labels are those of the table's own columns.
+    """
     fields = dict(mode.fields(found))
-    for name in ("label", "labels"):
+    for name, new in _RENAMED.items():
         if name in fields:
-            fields["prediction"] = fields.pop(name)
+            fields[new] = fields.pop(name)
     values, answer = fields.get("probabilities"), fields.get("prediction")
     if isinstance(values, Mapping):
         if isinstance(answer, str):

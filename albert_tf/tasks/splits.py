@@ -258,11 +258,15 @@ def _draw(name: str, seed: int) -> bytes:
 
 
 def _group(example: Any) -> str:
-    """Returns what is equal for examples that belong on one side."""
+    """Returns what is equal for examples that belong on one side.
+
+    The two texts of a pair are in any order.
+    """
     if context := getattr(example, "context", None):
         return context
-    texts = getattr(example, "texts", None) or example.words
-    return "\0".join(texts)
+    if texts := getattr(example, "texts", None):
+        return "\0".join(sorted(texts))
+    return "\0".join(example.words)
 
 
 def _label(example: Any) -> str:

@@ -152,6 +152,8 @@ def test_any_number_of_labels(model_dir, predict, tmp_path):
     rows = [json.loads(line) for line in lines]
     assert [row["said"] for row in rows] == ["a b", "c d", "the"]
     assert [row["labels"] for row in rows] == ["sea", "", "air"]
+    _, (line,) = predict("classify", directory, ["a b"])
+    assert [*json.loads(line)] == ["text", "probabilities", "labels"]
     for row in rows:
         values = row["probabilities"].items()
         assert row["prediction"] == [n for n, value in values if value > 0.5]

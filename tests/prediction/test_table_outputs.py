@@ -55,6 +55,7 @@ FIELDS = {
         "label": None,
         "prediction": ["O" for _ in text.split()],
         "probabilities": [0.5 for _ in text.split()],
+        "entities": [],
     },
     "answer": lambda text: {
         "id": "1",
@@ -281,8 +282,8 @@ def test_names_that_are_taken(tmp_path):
         (
             "tag",
             SINGLE,
-            ["words", "prediction", "probabilities"],
-            ['["a", "b"]', '["O", "O"]', "[0.5, 0.5]"],
+            [*("words", "prediction", "probabilities", "predicted_entities")],
+            ['["a", "b"]', '["O", "O"]', "[0.5, 0.5]", "[]"],
         ),
         ("answer", SINGLE, ["prediction", "probability"], ["a ", "0.25"]),
     ],
@@ -299,7 +300,9 @@ def test_columns_of_modes(tmp_path, mode, form, names, values):
     found = json.loads(line)
     assert list(found) == ["text", "label", *names]
     table = parquet.read_table(io.BytesIO(write(path, "a.parquet", mode=mode)))
-    assert table.select(names).to_pylist() == [{n: found[n] for n in names}]
+    # Objects are texts there.
+    expected = {n: "[]" if found[n] == [] else found[n] for n in names}
+    assert table.select(names).to_pylist() == [expected]
 
 
 def test_a_folder_for_each_class_has_the_names_of_its_files(tmp_path):

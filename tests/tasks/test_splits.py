@@ -64,6 +64,13 @@ def test_equal_texts_are_on_one_side():
     assert dev and set(found.values()) == {2}
 
 
+def test_the_texts_of_a_pair_are_in_any_order():
+    pairs = [Example((str(n), f"b{n}"), "a") for n in range(40)]
+    swapped = [Example(e.texts[::-1], "a") for e in pairs]
+    dev = {e.texts for e in dev_of(pairs, dev_fraction=0.3)}
+    assert {e.texts[::-1] for e in dev_of(swapped, dev_fraction=0.3)} == dev
+
+
 def test_folds_are_a_partition_with_shares_of_each_class():
     folds = [dev_of(EXAMPLES, folds=5, fold=n) for n in range(1, 6)]
     together = [e for fold in folds for e in fold]

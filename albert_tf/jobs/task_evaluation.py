@@ -280,7 +280,8 @@ def _are_labelled(task: Task, examples: Sequence[Any]) -> bool:
     unlabelled = [e for e in examples if not task.kind.has_label(e)]
     if 0 < len(unlabelled) < len(examples):
         raise UserError(
-            f"{unlabelled[0].location} has no label, though others have; "
+            f"{unlabelled[0].location} {task.kind.without_label}, though "
+            "others have; "
             "expected labels for all examples of a split or for none."
         )
     return not unlabelled

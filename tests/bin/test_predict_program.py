@@ -81,6 +81,7 @@ def predict(tmp_path):
         ("classify", "classification", "a", "\udce9", "byte 0 is not UTF-8"),
         ("rate", "regression", "a\tb", "\udce9", "byte 0 is not UTF-8"),
         ("answer", "span", "a?\tb", "a?", "a question and its paragraph"),
+        ("answer", "span", "a?\tb", "a?\t", "the text is empty"),
         ("tag", "token_classification", "a", " ", "the text is empty"),
         ("choose", "multiple_choice", "a\tb\tc", "a\tb", "three strings or mo"),
     ],

@@ -27,6 +27,7 @@ from albert_tf.tasks.kinds.base import (
     metric_of_sample,
     metric_values,
 )
+from albert_tf.tasks.kinds.regression import is_number
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 from albert_tf.tasks.metrics.calibration import fit_temperature
 
@@ -188,6 +189,12 @@ class Classification(TextKind, ClassKind):
                 "CSV they are double, and stand right behind the separator."
             )
         found += alike_labels(labels)
+        if len(labels) > 2 and all(map(is_number, labels)):
+            found.append(
+                f"{listed(sorted(labels), 12)}: numbers are learned as classes "
+                "without an order; --task=custom --columns=text=...,number=... "
+                "learns ratings and the like as numbers."
+            )
         if combined := combined_labels(labels):
             found.append(
                 f"{len(combined)} of {len(labels)} labels look like several in "

@@ -100,6 +100,13 @@ def test_labels_that_are_no_values_elsewhere():
     assert not KIND.warnings([*examples, Example(("a",), "+")], training=True)
 
 
+def test_labels_that_are_numbers():
+    examples = [Example(("a",), label) for label in ("1", "2", "4.5")]
+    (line,) = KIND.warnings(examples, training=True)
+    assert line.startswith("1, 2, 4.5: numbers are learned as classes without")
+    assert not KIND.warnings(examples[:2], training=True)
+
+
 def test_labels_in_quotes():
     examples = [Example(("a",), label) for label in ("'x'", '"y"', "z'", '"')]
     (line,) = KIND.warnings(examples, training=True)

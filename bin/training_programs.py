@@ -1,5 +1,6 @@
 """Shared by programs that train: flags of a run, start and end."""
 
+import os
 import shlex
 import sys
 from collections.abc import Iterable
@@ -85,4 +86,4 @@ def print_evaluation(
     print(f"\n{results_table({title: evaluation})}\n")
     for line in verdict:
         print(line)
-    print(f"The model is in {FLAGS.run_dir}/model.")
+    print(f"The model is in {os.path.join(FLAGS.run_dir, 'model')}.")

@@ -20,7 +20,7 @@ def load(tiny_tokenizer):
     @functools.cache
     def load(head, **settings):
         model = random_model(head, max_position_embeddings=24, **settings)
-        task = TaskRecord("mood", FEATURES, columns=("text=said",))
+        task = TaskRecord("mood", FEATURES)
         return LoadedModel(model, tiny_tokenizer, 24, task)
 
     return load

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import re
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -268,19 +269,29 @@ def check_number_of_labels(
 
 
 def alike_labels(labels: Collection[str]) -> list[str]:
-    """Returns a warning on labels that differ in letter case alone, if any."""
-    counts = collections.Counter(map(str.casefold, labels))
+    """Returns a warning on labels that may be the same one, if any."""
+    counts = collections.Counter(map(_simplified, labels))
     alike = sorted(
-        (name.casefold(), name)
+        (_simplified(name), name)
         for name in labels
-        if counts[name.casefold()] > 1
+        if counts[_simplified(name)] > 1
     )
     if not alike:
         return []
     return [
         f"{listed([name for _, name in alike], 12)}: trained as different "
-        "labels, though only the case of letters differs."
+        "labels, though only the case of letters differs, or how a number or "
+        "an accent is written."
     ]
+
+
+def _simplified(label: str) -> str:
+    """Returns a label as it would be read aloud: 1.0 is 1."""
+    if is_number(label):
+        return f"{float(label):g}"
+    text = unicodedata.normalize("NFKC", label).casefold()
+    # Such as zero-width spaces.
+    return "".join(c for c in text if unicodedata.category(c) != "Cf")
 
 
 def combined_labels(labels: Collection[str]) -> list[str]:

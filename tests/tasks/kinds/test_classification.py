@@ -63,6 +63,12 @@ def test_labels_that_differ_in_case_are_reported():
     examples = [Example(("a",), label) for label in ("no", "NO", "yes")]
     (line,) = KIND.warnings(examples, training=True)
     assert line.startswith("NO, no: trained as different labels, though only")
+    labels = ("caf\u00e9", "cafe\u0301", "1.0", "1", "b\u200b", "b", "c", "10")
+    examples = [Example(("a",), label) for label in labels]
+    (line,) = KIND.warnings(examples, training=True)
+    assert line.startswith(
+        "1, 1.0, b, 'b\\u200b', cafe\u0301, caf\u00e9: trained"
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from absl import flags
 
 from albert_tf.config import Config, RuntimeConfig, from_dict, require
 from albert_tf.io.json_files import read_json
-from albert_tf.rundir.run_directory import check_not_in_use
+from albert_tf.rundir.run_directory import check_usable
 from bin import command_line
 from bin.show_results import results_table
 
@@ -42,11 +42,14 @@ def define_flags(*, report: bool = True) -> None:
     command_line.define_settings(RuntimeConfig())
 
 
-def load_tensorflow() -> None:
-    """Imports TensorFlow, unless another job is running in the directory."""
+def load_tensorflow(name: str = "") -> None:
+    """Imports TensorFlow, unless the run directory cannot be used.
+
+    `name` is that of the first of several in --run_dir.
+    """
     # The workers of one job share its directory.
     if FLAGS.strategy != "multi_worker":
-        check_not_in_use(FLAGS.run_dir)
+        check_usable(os.path.join(FLAGS.run_dir, name))
     command_line.load_tensorflow()
 
 

@@ -87,9 +87,11 @@ def define_flags() -> None:
 def main() -> None:
     task = tasks.chosen()
     _check_repetition()
-    first = "fold-1" if FLAGS.folds else "run-1"
-    several = FLAGS.folds or FLAGS.num_runs > 1
-    training_programs.load_tensorflow(first if several else "")
+    first = ""
+    if FLAGS.folds or FLAGS.num_runs > 1:
+        name = "fold-1" if FLAGS.folds else "run-1"
+        first = os.path.join(FLAGS.run_dir, name)
+    training_programs.load_tensorflow(first)
     from albert_tf.cluster.environment import usable_cpus
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.jobs.finetune import run_finetuning

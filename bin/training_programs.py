@@ -42,14 +42,14 @@ def define_flags(*, report: bool = True) -> None:
     command_line.define_settings(RuntimeConfig())
 
 
-def load_tensorflow(name: str = "") -> None:
+def load_tensorflow(run_dir: str = "") -> None:
     """Imports TensorFlow, unless the run directory cannot be used.
 
-    `name` is that of the first of several in --run_dir.
+    It is --run_dir, or the first of several in it.
     """
     # The workers of one job share its directory.
     if FLAGS.strategy != "multi_worker":
-        check_usable(os.path.join(FLAGS.run_dir, name))
+        check_usable(run_dir or FLAGS.run_dir)
     command_line.load_tensorflow()
 
 

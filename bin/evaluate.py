@@ -88,6 +88,9 @@ _OF_PRETRAINING = ("seed", *setting_fields(MaskingConfig()))
 
 
 def main() -> None:
+    if FLAGS.output_dir:
+        # Before work is done that could not be written.
+        files.makedirs(FLAGS.output_dir)
     if FLAGS.task == _PRETRAINING:
         _refuse(_OF_TASKS, "is for tasks, not for pretraining")
         metrics = _evaluate_pretraining()
@@ -104,7 +107,6 @@ def main() -> None:
     if FLAGS.output_dir and metrics:
         from albert_tf.rundir.run_results import json_metrics
 
-        files.makedirs(FLAGS.output_dir)
         path = os.path.join(FLAGS.output_dir, "metrics.json")
         write_json(path, json_metrics(metrics))
 
@@ -188,7 +190,6 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
         print("The examples have no labels: there are no metrics or errors.")
     contents = prediction_files(task, split, result.scored, predictions)
     if FLAGS.output_dir:
-        files.makedirs(FLAGS.output_dir)
         for name, content in contents.items():
             # The names of GLUE's tables have the split already.
             if not name.endswith(".tsv"):

@@ -7,6 +7,7 @@ python -m bin.finetune --task=custom \\
     --data_dir=mytask --init_from=runs/tiny --run_dir=runs/mytask
 """
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,11 @@ def define_flags() -> None:
 def main() -> None:
     task = tasks.chosen()
     _check_repetition()
-    training_programs.load_tensorflow()
+    first = ""
+    if FLAGS.folds or FLAGS.num_runs > 1:
+        name = "fold-1" if FLAGS.folds else "run-1"
+        first = os.path.join(FLAGS.run_dir, name)
+    training_programs.load_tensorflow(first)
     from albert_tf.cluster.environment import usable_cpus
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.jobs.finetune import run_finetuning
@@ -180,8 +185,8 @@ def _print_results(
     for line in median.verdict:
         print(line)
     print(
-        f"All results are in {FLAGS.run_dir}/{RESULTS_FILE}, the models in "
-        f"{FLAGS.run_dir}/{name}-1/model and so on."
+        f"All results are in {os.path.join(FLAGS.run_dir, RESULTS_FILE)}, the "
+        f"models in {os.path.join(results.runs[0].run_dir, 'model')} and so on."
     )
 
 

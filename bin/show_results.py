@@ -4,6 +4,8 @@ python -m bin.show_results --run_dirs=runs/tiny,runs/mytask
 python -m bin.show_results --run_dirs=runs
 """
 
+import math
+
 from absl import flags
 
 from albert_tf.config import UserError
@@ -90,7 +92,7 @@ def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
 
 def _shown(evaluation: dict[str, float], name: str) -> str:
     value = evaluation[name]
-    if value is None:
+    if value is None or math.isnan(value):
         return "not defined"
     return f"{value:.1%}" if "accuracy" in name else f"{value:.4f}"
 

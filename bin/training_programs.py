@@ -1,5 +1,6 @@
 """Shared by programs that train: flags of a run, start and end."""
 
+import os
 import shlex
 import sys
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from absl import flags
 
 from albert_tf.config import Config, RuntimeConfig, from_dict, require
 from albert_tf.io.json_files import read_json
-from albert_tf.rundir.run_directory import check_not_in_use
+from albert_tf.rundir.run_directory import check_usable
 from bin import command_line
 from bin.show_results import results_table
 
@@ -41,11 +42,14 @@ def define_flags(*, report: bool = True) -> None:
     command_line.define_settings(RuntimeConfig())
 
 
-def load_tensorflow() -> None:
-    """Imports TensorFlow, unless another job is running in the directory."""
+def load_tensorflow(run_dir: str = "") -> None:
+    """Imports TensorFlow, unless the run directory cannot be used.
+
+    It is --run_dir, or the first of several in it.
+    """
     # The workers of one job share its directory.
     if FLAGS.strategy != "multi_worker":
-        check_not_in_use(FLAGS.run_dir)
+        check_usable(run_dir or FLAGS.run_dir)
     command_line.load_tensorflow()
 
 
@@ -85,4 +89,4 @@ def print_evaluation(
     print(f"\n{results_table({title: evaluation})}\n")
     for line in verdict:
         print(line)
-    print(f"The model is in {FLAGS.run_dir}/model.")
+    print(f"The model is in {os.path.join(FLAGS.run_dir, 'model')}.")

@@ -82,7 +82,8 @@ def setting(
 
 def shown(value: Any) -> str:
     """Returns a value for an error message: one line, never a long one."""
-    text = repr(value)
+    # Arrays and data frames have several lines.
+    text = " ".join(repr(value).splitlines())
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -140,12 +140,14 @@ def _model_in(directory: str) -> str:
     inner = os.path.join(directory, "model")
     if files.isfile(os.path.join(inner, pretrained.CONFIG_FILE)):
         return inner
-    # Written by `bin.finetune --num_runs`.
-    first = os.path.join(directory, "run-1")
-    require(
-        not files.isdir(os.path.join(first, "model")),
-        f"{directory} holds several runs; name one of them, such as {first}.",
-    )
+    # Written by `bin.finetune --num_runs` and `--folds`.
+    for name in ("run-1", "fold-1"):
+        first = os.path.join(directory, name)
+        require(
+            not files.isdir(os.path.join(first, "model")),
+            f"{directory} holds several runs; name one of them, such as "
+            f"{first}.",
+        )
     pretrained.check_contents(directory)
     return directory
 

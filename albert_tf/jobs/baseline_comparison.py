@@ -35,6 +35,8 @@ class Comparison:
     @property
     def is_better(self) -> bool | None:
         """Whether the model is the better one; None: cannot be told."""
+        if math.isnan(self.better_by):
+            return None
         low, high = self.low, self.high
         if math.isnan(low):
             low = high = self.better_by
@@ -46,10 +48,15 @@ class Comparison:
     def sentence(self) -> str:
         """Returns the comparison in words."""
         shown = self._shown
-        if math.isnan(self.model):
+        if math.isnan(self.better_by):
+            sides = {"the model": self.model, self.title: self.baseline}
+            has = " and ".join(
+                f"{side} has {'none' if math.isnan(value) else shown(value)}"
+                for side, value in sides.items()
+            )
             return (
-                f"{self.metric} is not defined for these predictions; "
-                f"{self.title} has {shown(self.baseline)}."
+                f"{self.metric} is not defined for answers, or labels, that "
+                f"are all alike: {has} ({self.examples} examples)."
             )
         start = f"{self.metric} {shown(self.model)}"
         rest = f"{self.title} ({shown(self.baseline)}; "

@@ -90,7 +90,7 @@ def run_finetuning(
         model_changes or {},
         log,
     )
-    _check_lengths(config, model_config)
+    _check_settings(config, model_config)
     if config.finetuning.double_unordered:
         examples[TRAIN] = in_both_orders(task, examples[TRAIN])
     labels = list(task.labels) or task.kind.labels(examples[TRAIN])
@@ -161,7 +161,12 @@ def _with_recipe(
     return config, override(model, model_changes), line
 
 
-def _check_lengths(config: FinetuneConfig, model_config: ModelConfig) -> None:
+def _check_settings(config: FinetuneConfig, model_config: ModelConfig) -> None:
+    alpha = config.finetuning.lora_alpha
+    require(
+        not alpha or config.finetuning.lora_rank > 0,
+        f"lora_alpha={alpha} is the scale of adapters; give lora_rank too.",
+    )
     max_seq_length = config.features.max_seq_length
     positions = model_config.max_position_embeddings
     require(

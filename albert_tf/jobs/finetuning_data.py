@@ -75,8 +75,8 @@ def read_examples(
         for example in of_split:
             if not task.kind.has_label(example):
                 raise UserError(
-                    f"{example.location} has no label; {split} examples of "
-                    f"{task.name} need one."
+                    f"{example.location} {task.kind.without_label}; {split} "
+                    f"examples of {task.name} need one."
                 )
     return examples
 

@@ -34,9 +34,10 @@ _REPORTED = {
         *("num_train_steps", "train_batch_size", "precision", "seed"),
     ),
 }
-# In the names of metrics of a log that say nothing of the model by itself.
+# In the names of metrics of a log that say nothing of the model by itself, or
+# have seen the answers.
 _NOT_REPORTED = (
-    *("loss", "thresh"),
+    *("loss", "thresh", "temperature", "best_"),
     *("majority_", "mean_guess_", "most_frequent_"),
 )
 

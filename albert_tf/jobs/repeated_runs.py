@@ -54,11 +54,13 @@ class RepeatedRuns:
 
         `mean`, `deviation` (the standard deviation of a sample), `median` and
         `spread` (range). They are those of the models; of `best_metric` also
-        of the last steps.
+        of the last steps. NaN where a run lacks a metric, such as that of
+        unanswerable questions, of which its fold has none.
         """
+        names = dict.fromkeys(n for run in self.runs for n in run.evaluation)
         columns = {
-            name: [run.evaluation[name] for run in self.runs]
-            for name in self.runs[0].evaluation
+            name: [run.evaluation.get(name, math.nan) for run in self.runs]
+            for name in names
             if name not in NO_METRICS
         }
         columns[f"{self.best_metric} of the last step"] = [
@@ -145,11 +147,19 @@ def _run_all(
         not files.exists(os.path.join(run_dir, CONFIG)),
         f"{run_dir} is the directory of one run; name another for several.",
     )
+    other = {"run": "fold", "fold": "run"}[name]
+    require(
+        not files.exists(os.path.join(run_dir, f"{other}-1")),
+        f"{run_dir} holds {other}s, whose {RESULTS_FILE} would be replaced; "
+        f"name another directory for {name}s.",
+    )
     runs: list[RunResult] = []
     for number in range(1, count + 1):
         directory = os.path.join(run_dir, f"{name}-{number}")
         evaluation = run(number, directory)
-        metrics, verdict = read_comparison(directory)
+        simple, verdict = read_comparison(directory)
+        # A metric that is not defined is null in files.
+        metrics = {n: math.nan if v is None else v for n, v in simple.items()}
         recorded = read_json(os.path.join(directory, CONFIG))
         training = recorded["config"]["training"]
         best_metric = training["best_metric"]
@@ -160,7 +170,6 @@ def _run_all(
                 training["seed"],
                 evaluation | metrics,
                 result(directory)["step"],
-                # A metric that is not defined is null in the log.
                 math.nan if last is None else last,
                 verdict,
             )

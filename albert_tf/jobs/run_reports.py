@@ -77,8 +77,11 @@ def finetuning_report(
     examples = read_examples(task, data_dir, log)
     _check_data(recorded, examples, data_dir)
     loaded = load_model_directory(run_dir)
-    # The report has the probabilities without the temperature too.
-    config = override(loaded.features, {"temperature": 1.0})
+    # Those of the run's evaluations, not what they have chosen.
+    trained = recorded["config"]["features"]
+    names = "temperature", "label_thresholds", "null_threshold"
+    before = {name: trained[name] for name in names if name in trained}
+    config = override(loaded.features, before)
     builder = FeatureBuilder(
         *(task.kind, loaded.tokenizer, config, loaded.labels or []),
         *(workers, cache_dir, log),

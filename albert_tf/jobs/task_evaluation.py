@@ -128,7 +128,8 @@ def evaluate_task(
     The scores of an ensemble are the mean of its members' scores. `load`
     returns the model in a directory. Examples are held out as they were in
     training, where its run recorded that and nothing else tells them; of
-    others that a model was trained on, their number is logged.
+    others that a model was trained on, their number is logged, and where the
+    data are others than those of its run.
 
     Raises:
         UserError: when a model is of another kind than the task, models have
@@ -145,6 +146,13 @@ def evaluate_task(
                 "examples, so that its metrics are too high here. Without "
                 "--split, --dev_fraction and --split_seed those are evaluated "
                 "that its run held out."
+            )
+        elif _held_out_others(task, examples, split, data_dir, run):
+            log(
+                f"These dev examples are not those that the run of {path} held "
+                "out: the data, or its columns, are others. Metrics are too "
+                "high where the model was trained on some of them; "
+                "--split=test evaluates all examples of other data."
             )
     labelled = _are_labelled(task, examples)
     scored: list[ScoredExamples] = []
@@ -250,12 +258,30 @@ def _num_learned(
     return sum(example.location in learned for example in examples)
 
 
+def _held_out_others(
+    task: Task,
+    examples: Sequence[Any],
+    split: str,
+    data_dir: str,
+    run: dict[str, Any],
+) -> bool:
+    """Returns whether these were held out like a run's, of other data."""
+    division = run.get("held_out")
+    return (
+        bool(division)
+        and split == DEV
+        and task.division(data_dir) == division
+        and examples_digest(examples) not in run["dev_examples"]
+    )
+
+
 def _are_labelled(task: Task, examples: Sequence[Any]) -> bool:
     """Returns whether all examples have labels; raises UserError for some."""
     unlabelled = [e for e in examples if not task.kind.has_label(e)]
     if 0 < len(unlabelled) < len(examples):
         raise UserError(
-            f"{unlabelled[0].location} has no label, though others have; "
+            f"{unlabelled[0].location} {task.kind.without_label}, though "
+            "others have; "
             "expected labels for all examples of a split or for none."
         )
     return not unlabelled

@@ -43,6 +43,11 @@ class ExportedPredictor(BasePredictor):
         return self._exported.labels
 
     @property
+    def columns(self) -> list[str]:
+        """The columns of the model's task, as `--columns` has them."""
+        return self._exported.columns
+
+    @property
     def pairs(self) -> bool | None:
         """Whether the default signature takes pairs of texts."""
         default = next(iter(self._exported.signatures.values()))

@@ -32,6 +32,7 @@ class Form:
         expected: description of them, for messages.
         roles: of columns in --columns, in the order of the texts.
         optional: those of them that may be left out.
+        needs_each: whether no text may be empty; else one may be.
     """
 
     columns: tuple[str, ...]
@@ -40,10 +41,12 @@ class Form:
     expected: str
     roles: tuple[str, ...] = ("text",)
     optional: tuple[str, ...] = ()
+    needs_each: bool = False
 
     def checked(self, texts: tuple[str, ...], location: str) -> Input:
         """Returns the texts; with an error if empty or of another number."""
-        if not any(map(str.strip, texts)):
+        is_enough = all if self.needs_each else any
+        if not is_enough(map(str.strip, texts)):
             return Input(texts, RowError(location, EMPTY))
         if self.counts is None or len(texts) in self.counts:
             return Input(texts)
@@ -76,6 +79,7 @@ QUESTION = Form(
     1,
     "a question and its paragraph with a tab between them",
     ("question", "context"),
+    needs_each=True,
 )
 CHOICES = Form(
     ("context", "choices"),

@@ -236,7 +236,6 @@ def read_table(
         )
         checked = open_rows(path, log, reading, ending=ending)
         num = sum(1 for _ in checked.rows)
-        require(num > 0, f"{path} has no rows below its header.")
         log = _silent
         with open_plain(path) as file:
             mark = file.peek(3).startswith(codecs.BOM_UTF8)

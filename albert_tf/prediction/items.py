@@ -21,9 +21,10 @@ PredictBatch = Callable[[list[Any]], Iterable[Any]]
 def checked_items(items: Iterable[Any], expected: str) -> Iterable[Any]:
     """Returns the items; raises UserError for what is no list of them."""
     require(
-        # A string would be its characters.
+        # A string would be its characters, a data frame its columns' names.
         isinstance(items, Iterable)
-        and not isinstance(items, str | bytes | Mapping),
+        and not isinstance(items, str | bytes | Mapping)
+        and getattr(items, "ndim", 1) == 1,
         f"The texts are {shown(items)}; expected a list, each item of it "
         f"{expected}.",
     )

@@ -73,7 +73,8 @@ def _multi_label_fields(prediction: Any) -> dict[str, Any]:
     # Labels are a tuple: in a cell they have commas between them, as they are
     # read, where other lists are JSON.
     fields = _prediction_fields(prediction)
-    return {**fields, "labels": tuple(fields.pop("prediction"))}
+    labels = tuple(fields.pop("prediction"))
+    return {**fields, "labels": labels}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,6 +209,7 @@ MODES = {
             "words": "strings",
             "prediction": "strings",
             "probabilities": "doubles",
+            "predicted_entities": "string",
         },
     ),
     "choose": Mode(

@@ -112,14 +112,22 @@ def _table(
             row += [""] * (len(header) - len(row)) + [str(found)]
         else:
             fields = mode.fields(found)
-            row += [_cell(fields[name]) for name in mode.columns]
+            row += [cell_of(fields[name]) for name in mode.columns]
             row += [fields["probabilities"][label] for label in labels] + [""]
         yield row
 
 
-def _cell(value: Any) -> Any:
-    """Returns the value of a field, several labels as one text."""
-    return ",".join(value) if isinstance(value, tuple) else value
+def cell_of(value: Any) -> Any:
+    """Returns the value of a field, several labels as one text.
+
+    These have commas between them, or are a list in JSON where a label has a
+    comma: both are read as labels.
+    """
+    if not isinstance(value, tuple):
+        return value
+    if any("," in label for label in value):
+        return json.dumps(value, ensure_ascii=False)
+    return ",".join(value)
 
 
 def write_array(file: IO[bytes], rows: Rows) -> None:
@@ -138,7 +146,8 @@ def write_array(file: IO[bytes], rows: Rows) -> None:
                 before = np.full((number - 1, width), np.nan, "<f4")
                 file.write(before.tobytes())
         file.write(row.tobytes())
-    require(width > 0, f"No text has a vector; the first: {first}")
+    reason = f"the first: {first}" if first else "there are no rows."
+    require(width > 0, f"No text has a vector; {reason}")
     file.seek(0)
     _write_header(file, (number, width))
 

@@ -17,6 +17,7 @@ from albert_tf.config import UserError, require, shown
 from albert_tf.prediction.forms import Input
 from albert_tf.prediction.inputs import Table, json_columns
 from albert_tf.prediction.modes import Mode
+from albert_tf.prediction.outputs import cell_of
 from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.arrow import ArrowRow, load_pyarrow
 from albert_tf.tasks.formats.class_folders import TextFile
@@ -31,6 +32,12 @@ from albert_tf.tasks.formats.rows import (
 from albert_tf.tasks.formats.tables import DELIMITERS, Row
 
 Rows = Iterable[tuple[Input, Any]]
+# New columns by the names of fields that a table may have of its own.
+_RENAMED = {
+    "label": "prediction",
+    "labels": "prediction",
+    "entities": "predicted_entities",
+}
 # Name of the column with what prevents a prediction.
 _ERROR = "error"
 _PARQUET_ROWS = 1024
@@ -115,11 +122,14 @@ class _Columns:
 
 
 def _fields(mode: Mode, found: Any, labels: Sequence[str]) -> dict[str, Any]:
-    """Returns what is added to a row, by the columns' first names."""
+    """Returns what is added to a row, by the columns' first names.
+
+    Names of gold labels are those of the table's own columns.
+    """
     fields = dict(mode.fields(found))
-    for name in ("label", "labels"):
+    for name, new in _RENAMED.items():
         if name in fields:
-            fields["prediction"] = fields.pop(name)
+            fields[new] = fields.pop(name)
     values, answer = fields.get("probabilities"), fields.get("prediction")
     if isinstance(values, Mapping):
         if isinstance(answer, str):
@@ -414,8 +424,7 @@ def _cell_text(value: Any) -> str:
     """Returns a value as a cell of a table; several are JSON, but labels."""
     if value is None:
         return ""
-    if isinstance(value, tuple):
-        return ",".join(value)
+    value = cell_of(value)
     if isinstance(value, str):
         return value
     return _json(value)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from albert_tf.config import FeatureConfig
 from albert_tf.prediction.predictor import Predictor
 from albert_tf.report.calibration import calibrated, calibration_section
 from albert_tf.report.data_section import data_section
@@ -55,7 +56,8 @@ class FinetunedRun:
         examples: of each split, "train" among them.
         features: theirs.
         scored: the held-out examples by the suffix of their metrics' names,
-            without the model's temperature.
+            as in the run's evaluations: without the model's temperature and
+            thresholds.
         predictor: of the run's model.
         notes: the command and the like.
     """
@@ -78,8 +80,8 @@ class FinetunedRun:
 def finetuning_page(run: FinetunedRun) -> Page:
     """Returns the report."""
     begin = time.monotonic()
-    temperature = run.predictor.loaded.features.temperature
-    dev = calibrated(run.dev, temperature)
+    dev = as_predicted(run.dev, run.predictor.loaded.features)
+    temperature = dev.config.temperature
     predictions = run.task.kind.predictions(dev)
     metric = recorded_run(run.run_dir)["config"]["training"]["best_metric"]
     sections = [
@@ -95,6 +97,14 @@ def finetuning_page(run: FinetunedRun) -> Page:
     name = os.path.basename(os.path.normpath(run.run_dir))
     title = f"{name}: fine-tuning on {run.task.name}"
     return Page(title, _introduction(run, metric), sections)
+
+
+def as_predicted(
+    scored: ScoredExamples, features: FeatureConfig
+) -> ScoredExamples:
+    """Returns the examples as a model with these settings answers them."""
+    found = calibrated(scored, features.temperature)
+    return dataclasses.replace(found, config=features)
 
 
 def _introduction(run: FinetunedRun, metric: str) -> list[Part]:
@@ -177,9 +187,21 @@ def _answers_section(run: FinetunedRun, dev: ScoredExamples) -> Section:
         caption = "Right and wrong answers to the dev examples."
         width = 46 if is_wide(figure) else 28
     parts: list[Part] = [Figure(png, caption, "answers.png", width)]
+    if _thresholds(dev) != _thresholds(run.dev):
+        parts.append(
+            Paragraph(
+                "Answers and mistakes here are those by the threshold in the "
+                "model's task.json, which was chosen on these very examples; "
+                "the metrics above are without it."
+            )
+        )
     if table := kind.table(dev):
         parts.append(Table(table.header, table.rows))
     return Section("Answers", parts)
+
+
+def _thresholds(scored: ScoredExamples) -> tuple[str, float]:
+    return scored.config.label_thresholds, scored.config.null_threshold
 
 
 def _words_section(
@@ -233,7 +255,7 @@ def _answer(fields: Mapping[str, Any]) -> str:
     answer = fields["prediction"]
     if "probabilities" in fields:
         return f"{answer} ({fields['probabilities'][answer]:.1%})"
-    return f"{answer:.3g}"
+    return f"{answer:.5g}"
 
 
 def _shown(metric: str, value: float | None) -> str:

@@ -86,10 +86,11 @@ def _row(prediction: Prediction) -> list[str]:
     if isinstance(answer, list):
         answer = " | ".join(answer)
     if isinstance(answer, float):
-        answer = f"{answer:.3g}"
+        answer = f"{answer:.5g}"
     shown = ["" if p is None else f"{p:.1%}" for p in _probabilities(fields)]
     where = os.path.basename(prediction.location)
-    return [where, _text(fields), _cut(str(label)), _cut(str(answer)), *shown]
+    sides = (_cut(str(side)) or "none" for side in (label, answer))
+    return [where, _text(fields), *sides, *shown]
 
 
 def _text(fields: Mapping[str, Any]) -> str:

@@ -116,7 +116,9 @@ def _changes(
         lines = [f"it has {before} steps already"]
     if lines:
         hint = ""
-        if not extends and after != before:
+        # Of other data or another model a run cannot be extended.
+        of_settings = all(line.startswith("config.") for line in lines)
+        if not extends and after != before and of_settings:
             hint = (
                 f", or add --extend_to_steps={max(after, before)} to extend it"
             )
@@ -165,8 +167,14 @@ def locked(run_dir: str) -> Iterator[None]:
         yield
 
 
-def check_not_in_use(run_dir: str) -> None:
-    """Raises UserError where the system knows that another job holds it."""
+def check_usable(run_dir: str) -> None:
+    """Raises UserError where it is known early that a job cannot use it.
+
+    On a disk: another job holds it, or it is not a run directory.
+    """
+    if not files.is_remote(run_dir):
+        with _as_user_error(run_dir):
+            _refuse_foreign(run_dir)
     locks.check_free(os.path.join(run_dir, _LOCK), _IN_USE_HINT)
 
 

@@ -37,6 +37,19 @@ def is_better(metric: str, value: float, than: float) -> bool:
     return value > than
 
 
+def is_better_evaluation(
+    metric: str, one: Mapping[str, Any], other: Mapping[str, Any]
+) -> bool:
+    """Returns whether one evaluation is better than another by a metric.
+
+    Of equal values that of the lower loss is: where few examples are of a
+    class, all evaluations may have the accuracy of the other one.
+    """
+    if one[metric] != other[metric]:
+        return is_better(metric, one[metric], other[metric])
+    return one.get("loss", math.inf) < other.get("loss", math.inf)
+
+
 def json_metrics(metrics: Any) -> Any:
     """Returns metrics, also nested, with None in place of NaN and infinity."""
     if isinstance(metrics, Mapping):
@@ -132,7 +145,7 @@ def result(run_dir: str) -> dict:
     # A metric that is not defined is null in the log.
     defined = [e for e in all_evaluations if e[metric] is not None]
     for number, evaluation in enumerate(defined):
-        if not number or is_better(metric, evaluation[metric], found[metric]):
+        if not number or is_better_evaluation(metric, evaluation, found):
             found = evaluation
     return found
 

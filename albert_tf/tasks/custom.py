@@ -263,8 +263,8 @@ def custom_task(
 
 
 def held_out(reader: Any, kind: Kind, split: Split) -> HeldOut:
-    """Returns a reader that holds out dev examples, stratified by class."""
-    return HeldOut(reader, split, isinstance(kind, Classification))
+    """Returns a reader that holds out dev examples."""
+    return HeldOut(reader, split, kind.labelled)
 
 
 def _read_inferred(

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from albert_tf.config import require
 from albert_tf.tasks.base import Reader, Task
 from albert_tf.tasks.examples import Log, listed
-from albert_tf.tasks.kinds.classification import Classification
 
 TRAIN, DEV = "train", "dev"
 DEFAULT_FRACTION = 0.1
@@ -64,18 +63,19 @@ class HeldOut:
     Folds divide the training examples of any data; else examples are held out
     where `reader`, a SplitFinder, has no files of dev ones (and, unless
     `dev_fraction` is given, of training ones). Equal texts (paragraphs of
-    questions) are on one side. The draw is a hash of them, so that it depends
-    on nothing else.
+    questions) are on one side, and each label has a text in training. The draw
+    is a hash of the texts, so that it depends on nothing else.
 
     Attributes:
         reader: of the files.
         split: how they are divided.
-        stratified: whether each label has its share of both sides.
+        labelled: whether labels are names; where an example has one, each
+            label has its share of both sides.
     """
 
     reader: Any
     split: Split = WITHOUT_FLAGS
-    stratified: bool = False
+    labelled: bool = False
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -131,13 +131,13 @@ class HeldOut:
         # What there is to say of the file is logged once, with train.
         inner_log = log if split == TRAIN else lambda line: None
         examples = self.reader.read(data_dir, TRAIN, inner_log)
-        is_dev = divided(examples, self.split, self.stratified)
+        is_dev = divided(examples, self.split, self.labelled)
         found = {
             name: [e for e, d in zip(examples, is_dev, strict=True) if d == dev]
             for name, dev in ((TRAIN, False), (DEV, True))
         }
         advice = ""
-        if self.stratified and len(set(map(_label, examples))) == len(examples):
+        if self.labelled and len(set(map(_label, examples))) == len(examples):
             advice = " Each has a label of its own; is that the right column?"
         require(
             all(found.values()),
@@ -157,7 +157,7 @@ class HeldOut:
             f"{data_dir}: {len(dev)} of {total} examples are held out as dev "
             f"({_shown(self.split.describe())}; equal texts are on one side"
         )
-        if self.stratified and len(labels) > 1:
+        if self.labelled and len(labels) > 1:
             counts = [f"{name} {n}" for name, n in sorted(labels.items())]
             line += f"; by label: {listed(counts, 12)}"
         log(f"{line}).")
@@ -168,40 +168,57 @@ def folded(task: Task, folds: int, fold: int, seed: int) -> Task:
     reader = task.reader
     if isinstance(reader, HeldOut):
         reader = reader.reader
-    stratified = isinstance(task.kind, Classification)
     split = Split(None, seed, folds, fold)
-    held_out = HeldOut(reader, split, stratified)
+    held_out = HeldOut(reader, split, task.kind.labelled)
     return dataclasses.replace(task, reader=held_out, evaluated={"": DEV})
 
 
 def divided(
-    examples: Sequence[Any], split: Split, stratified: bool
+    examples: Sequence[Any], split: Split, labelled: bool
 ) -> list[bool]:
     """Returns whether each example is a dev one."""
     names = [_group(example) for example in examples]
     sizes = collections.Counter(names)
     strata: dict[str, str] = {}
+    labels: dict[str, set[str]] = {name: set() for name in sizes}
     for name, example in zip(names, examples, strict=True):
-        label = _label(example) if stratified else ""
+        label = _label(example) if labelled else ""
         strata[name] = min(strata.get(name, label), label)
+        labels[name].update(_labels(example) if labelled else ())
     members: dict[str, list[str]] = {}
     for name in sorted(sizes, key=lambda name: _draw(name, split.seed)):
         members.setdefault(strata[name], []).append(name)
     choose = _of_fold if split.folds else _of_fraction
-    chosen = choose(members, sizes, split, stratified)
+    chosen = choose(members, sizes, split)
+    chosen -= _last_of_labels(labels, chosen)
     return [name in chosen for name in names]
+
+
+def _last_of_labels(
+    labels: Mapping[str, set[str]], chosen: set[str]
+) -> set[str]:
+    """Returns dev groups without which training would lack a label.
+
+    One that it lacks could not be learned.
+    """
+    learned = set().union(*(labels[name] for name in labels.keys() - chosen))
+    found = set()
+    for name in sorted(chosen):
+        if not labels[name] <= learned:
+            found.add(name)
+            learned |= labels[name]
+    return found
 
 
 def _of_fraction(
     members: Mapping[str, Sequence[str]],
     sizes: Mapping[str, int],
     split: Split,
-    stratified: bool,
 ) -> set[str]:
     """Returns the groups that are dev, in shares of each stratum.
 
-    What rounding leaves of one is added to the next. Not all of a stratum: a
-    label that training lacks could not be learned.
+    What rounding leaves of one is added to the next. Not all of a stratum:
+    training needs some.
     """
     fraction = split.dev_fraction or DEFAULT_FRACTION
     chosen: set[str] = set()
@@ -221,23 +238,18 @@ def _of_fold(
     members: Mapping[str, Sequence[str]],
     sizes: Mapping[str, int],
     split: Split,
-    stratified: bool,
 ) -> set[str]:
-    """Returns the groups of a fold: of each stratum every so many.
-
-    The only text of a label is in no fold, but in training always.
-    """
+    """Returns the groups of a fold: of each stratum every so many."""
     del sizes
     dealt = 0
     chosen: set[str] = set()
     for _, groups in sorted(members.items()):
-        if stratified and len(groups) == 1:
-            continue
         for name in groups:
             if dealt % split.folds == split.fold - 1:
                 chosen.add(name)
             dealt += 1
-    return chosen
+    # Too few for one of the folds are too few for the first.
+    return chosen if dealt >= split.folds else set()
 
 
 def _draw(name: str, seed: int) -> bytes:
@@ -246,16 +258,27 @@ def _draw(name: str, seed: int) -> bytes:
 
 
 def _group(example: Any) -> str:
-    """Returns what is equal for examples that belong on one side."""
+    """Returns what is equal for examples that belong on one side.
+
+    The two texts of a pair are in any order.
+    """
     if context := getattr(example, "context", None):
         return context
-    texts = getattr(example, "texts", None) or example.words
-    return "\0".join(texts)
+    if texts := getattr(example, "texts", None):
+        return "\0".join(sorted(texts))
+    return "\0".join(example.words)
 
 
 def _label(example: Any) -> str:
+    """Returns the only label of an example, "" where it may have several."""
     label = getattr(example, "label", None)
     return label if isinstance(label, str) else ""
+
+
+def _labels(example: Any) -> Sequence[str]:
+    """Returns the labels of an example, or the tags of its words."""
+    several = getattr(example, "labels", None) or getattr(example, "tags", ())
+    return several or [_label(example)]
 
 
 def _shown(settings: Mapping[str, Any]) -> str:

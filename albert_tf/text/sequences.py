@@ -1,7 +1,7 @@
 """Texts and pairs as rows of token ids: joined, truncated and padded."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,13 +120,18 @@ def checked_texts(
     """Returns the texts of each row, one or two.
 
     Raises:
-        UserError: for a single string in place of a list, texts that are no
-            strings, and another number of `pairs`.
+        UserError: for a single string or a table in place of a list, texts
+            that are no strings, and another number of `pairs`.
     """
     for name, given in (("texts", texts), ("pairs", pairs)):
         require(
             not isinstance(given, str | bytes),
             f"{name}={shown(given)} is one string; give a list of them.",
+        )
+        require(
+            # Both would be their columns' names.
+            not isinstance(given, Mapping) and getattr(given, "ndim", 1) == 1,
+            f"{name} are a {type(given).__name__}; give a column of it.",
         )
     rows = [
         (row,) if isinstance(row, str) else row

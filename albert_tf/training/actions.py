@@ -4,7 +4,7 @@ import math
 
 from albert_tf.cluster.distribution import is_chief
 from albert_tf.cluster.stragglers import Stragglers
-from albert_tf.rundir.run_results import is_better
+from albert_tf.rundir.run_results import is_better_evaluation
 from albert_tf.training.job import is_loss
 from albert_tf.training.run_state import RunState
 from albert_tf.training.running_statistics import RunningMeans
@@ -101,7 +101,8 @@ def _evaluate(state: RunState, last: bool) -> bool:
     value = metrics[metric]
     # NaN: a correlation of constant predictions.
     if math.isnan(value) or (
-        best and not is_better(metric, value, best["value"])
+        best
+        and not is_better_evaluation(metric, metrics, progress.best_evaluation)
     ):
         progress.without_better += 1
         return False

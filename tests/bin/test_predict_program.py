@@ -81,6 +81,7 @@ def predict(tmp_path):
         ("classify", "classification", "a", "\udce9", "byte 0 is not UTF-8"),
         ("rate", "regression", "a\tb", "\udce9", "byte 0 is not UTF-8"),
         ("answer", "span", "a?\tb", "a?", "a question and its paragraph"),
+        ("answer", "span", "a?\tb", "a?\t", "the text is empty"),
         ("tag", "token_classification", "a", " ", "the text is empty"),
         ("choose", "multiple_choice", "a\tb\tc", "a\tb", "three strings or mo"),
     ],
@@ -152,6 +153,8 @@ def test_any_number_of_labels(model_dir, predict, tmp_path):
     rows = [json.loads(line) for line in lines]
     assert [row["said"] for row in rows] == ["a b", "c d", "the"]
     assert [row["labels"] for row in rows] == ["sea", "", "air"]
+    _, (line,) = predict("classify", directory, ["a b"])
+    assert [*json.loads(line)] == ["text", "probabilities", "labels"]
     for row in rows:
         values = row["probabilities"].items()
         assert row["prediction"] == [n for n, value in values if value > 0.5]

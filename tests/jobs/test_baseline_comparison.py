@@ -51,7 +51,13 @@ TITLE = "TF-IDF with a linear model"
         ),
         (
             *("pearson", math.nan, 0.72, (math.nan, math.nan)),
-            "pearson is not defined for these predictions; {} has 0.720.",
+            "pearson is not defined for answers, or labels, that are all "
+            "alike: the model has none and {} has 0.720 (872 examples).",
+        ),
+        (
+            *("pearson", 0.72, math.nan, (math.nan, math.nan)),
+            "pearson is not defined for answers, or labels, that are all "
+            "alike: the model has 0.720 and {} has none (872 examples).",
         ),
     ],
 )

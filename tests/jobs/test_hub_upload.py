@@ -45,6 +45,8 @@ def run_dir(tmp_path_factory, tiny_tokenizer):
         task=task,
     )
     evaluation = {"split": "eval", "loss": 0.5, "majority_class_accuracy": 0.5}
+    # No metric, and one that has seen the answers.
+    evaluation |= {"temperature": 1.5, "best_f1": 0.9}
     lines = [
         {"step": 5, **evaluation, "accuracy": 0.9},
         {"step": 10, **evaluation, "accuracy": 0.8},

@@ -85,6 +85,13 @@ def test_undefined_metrics_are_null(tmp_path):
     }
 
 
+def test_a_metric_that_one_run_lacks():
+    evaluations = [{"f1": 1.0}, {"f1": 2.0, "NoAns_f1": 3.0}]
+    runs = [RunResult("", 0, each, 1, 1.0, []) for each in evaluations]
+    row = RepeatedRuns("f1", runs).to_json()["summary"]["NoAns_f1"]
+    assert row["values"] == [None, 3.0] and row["mean"] is None
+
+
 def test_what_is_finished_is_kept_when_the_next_run_fails(tmp_path):
     def failing(config, run_dir):
         if config.training.seed == 8:
@@ -103,17 +110,27 @@ def test_the_directory_of_a_single_run(tmp_path):
         repeat(fake_run, FinetuneConfig(), num_runs=2, run_dir=str(tmp_path))
 
 
+def test_the_results_of_folds_are_not_replaced_by_those_of_runs(tmp_path):
+    (tmp_path / "fold-1").mkdir()
+    with pytest.raises(UserError, match="holds folds, whose results.json woul"):
+        repeat(fake_run, FinetuneConfig(), num_runs=2, run_dir=str(tmp_path))
+
+
 def test_the_comparison_of_each_run_and_of_the_median_one(tmp_path):
     def compared(config, run_dir):
         evaluation = fake_run(config, run_dir)
-        comparison = {"metrics": {"tfidf_accuracy": 0.5}, "verdict": [run_dir]}
+        # Undefined in one of them.
+        simple = math.nan if run_dir.endswith("3") else 0.5
+        metrics = {"tfidf_accuracy": simple}
+        comparison = {"metrics": metrics, "verdict": [run_dir]}
         write_comparison(run_dir, STEPS[config.training.seed], comparison)
         return evaluation
 
     results = repeat(compared, CONFIG, num_runs=3, run_dir=str(tmp_path))
     assert results.median_run().verdict == [f"{tmp_path}/run-2"]
-    assert results.summary()["tfidf_accuracy"]["values"] == [0.5] * 3
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
+    values = written["summary"]["tfidf_accuracy"]["values"]
+    assert values == [0.5, 0.5, None]
     assert written["median_run"] == f"{tmp_path}/run-2"
     assert written["runs"][0]["verdict"] == [f"{tmp_path}/run-1"]
 

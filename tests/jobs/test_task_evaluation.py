@@ -184,7 +184,17 @@ def test_the_rows_that_a_run_held_out_are_evaluated(evaluate):
     asked, _ = evaluate("dev", Split(0.3, 5))
     assert found == asked
     assert len(found) == 12
-    assert not any("was trained on" in line for line in logged)
+    assert not any("trained on" in line for line in logged)
+
+
+def test_rows_of_other_data_are_not_those_that_a_run_held_out(
+    evaluate, tmp_path
+):
+    data = tmp_path / "rows.csv"
+    data.write_text(data.read_text().replace("bada 7", "bada seven"))
+    _, logged = evaluate("dev")
+    assert logged[-1].startswith("These dev examples are not those that the r")
+    data.write_text(data.read_text().replace("bada seven", "bada 7"))
 
 
 def test_rows_that_a_model_was_trained_on_are_counted(evaluate):

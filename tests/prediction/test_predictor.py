@@ -4,6 +4,7 @@ import functools
 import re
 
 import numpy as np
+import pandas
 import pytest
 from training_fixtures import random_model
 
@@ -80,10 +81,13 @@ def test_a_directory_is_loaded(predictor_of, tmp_path):
         Predictor(str(tmp_path / "absent"))
 
 
-@pytest.mark.parametrize("texts", ["Any", b"Any", {"Any": 1}, 7])
+@pytest.mark.parametrize(
+    "texts", ["Any", b"Any", {"Any": 1}, 7, pandas.DataFrame({"text": ["a"]})]
+)
 def test_texts_that_are_no_list_are_refused(predictor_of, texts):
     predictor = predictor_of("pretraining")
-    message = re.escape(f"The texts are {texts!r}; expected a list, each item")
+    shown = " ".join(repr(texts).splitlines())
+    message = re.escape(f"The texts are {shown}; expected a list, each item")
     classify = predictor_of("classification").classify
     for method in (predictor.embed, predictor.fill_mask, classify):
         with pytest.raises(UserError, match=message):

@@ -16,6 +16,7 @@ from albert_tf.config import UserError
 from albert_tf.prediction.forms import PAIR, SINGLE
 from albert_tf.prediction.inputs import read_table
 from albert_tf.prediction.modes import MODES
+from albert_tf.prediction.outputs import cell_of
 from albert_tf.prediction.table_outputs import json_rows, write_table
 
 LABELS = ["sea", 'la"nd']
@@ -54,6 +55,7 @@ FIELDS = {
         "label": None,
         "prediction": ["O" for _ in text.split()],
         "probabilities": [0.5 for _ in text.split()],
+        "entities": [],
     },
     "answer": lambda text: {
         "id": "1",
@@ -280,8 +282,8 @@ def test_names_that_are_taken(tmp_path):
         (
             "tag",
             SINGLE,
-            ["words", "prediction", "probabilities"],
-            ['["a", "b"]', '["O", "O"]', "[0.5, 0.5]"],
+            [*("words", "prediction", "probabilities", "predicted_entities")],
+            ['["a", "b"]', '["O", "O"]', "[0.5, 0.5]", "[]"],
         ),
         ("answer", SINGLE, ["prediction", "probability"], ["a ", "0.25"]),
     ],
@@ -298,7 +300,9 @@ def test_columns_of_modes(tmp_path, mode, form, names, values):
     found = json.loads(line)
     assert list(found) == ["text", "label", *names]
     table = parquet.read_table(io.BytesIO(write(path, "a.parquet", mode=mode)))
-    assert table.select(names).to_pylist() == [{n: found[n] for n in names}]
+    # Objects are texts there.
+    expected = {n: "[]" if found[n] == [] else found[n] for n in names}
+    assert table.select(names).to_pylist() == [expected]
 
 
 def test_a_folder_for_each_class_has_the_names_of_its_files(tmp_path):
@@ -347,6 +351,19 @@ def test_json_of_each_row_comes_when_it_is_due():
         predicted(inputs), MODES["classify"], inputs.table, silent
     )
     assert json.loads(next(lines))["text"] == "1"
+
+
+def test_a_table_without_rows_has_the_new_columns(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("id,text\n")
+    (header,) = write(path).decode().splitlines()
+    assert next(csv.reader([header])) == ["id", "text", *ADDED, "error"]
+    assert write(path, "out.jsonl") == b""
+
+
+def test_labels_with_a_comma_are_a_list():
+    assert cell_of(("a", "b")) == "a,b"
+    assert cell_of(("a, b", "c")) == '["a, b", "c"]'
 
 
 def test_a_fault_of_the_table_is_found_before_the_first_prediction(tmp_path):

@@ -77,8 +77,9 @@ def test_an_answer_to_a_question():
         "probability": 0.75,
     }
     (table,) = mistakes_section([Prediction(fields, "f:1", 0.3)]).parts
-    assert table.columns == ["where", "text", "label", "p(answer)"]
-    assert table.rows == [["f:1", "Who? ‖ Ada.", "Ada | she", "75.0%"]]
+    assert table.columns == ["where", "text", "label", "answer", "p(answer)"]
+    row = ["f:1", "Who? ‖ Ada.", "Ada | she", "none", "75.0%"]
+    assert table.rows == [row]
 
 
 def test_choices():
@@ -101,5 +102,4 @@ def test_several_labels():
         "probabilities": {"a": 0.2, "b": 0.1, "c": 0.4},
     }
     (table,) = mistakes_section([Prediction(fields, "f:1", 0.6)]).parts
-    assert table.columns == ["where", "text", "label"]
-    assert table.rows == [["f:1", "t", "a | c"]]
+    assert table.rows == [["f:1", "t", "a | c", "none"]]

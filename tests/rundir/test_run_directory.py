@@ -20,6 +20,7 @@ from albert_tf.config import (
 )
 from albert_tf.io.json_files import read_json
 from albert_tf.rundir.run_directory import (
+    check_usable,
     claim,
     extended,
     locked,
@@ -117,6 +118,21 @@ def test_settings_that_may_not_change_are_refused(
         claim(str(tmp_path), described(**changes), extends=extends)
     assert message in str(error.value)
     assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_another_directory_is_refused_before_the_data_are_read(tmp_path):
+    check_usable(str(tmp_path / "new"))
+    (tmp_path / "notes.txt").write_text("mine")
+    for path in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(UserError, match="exists and is not a run directo"):
+            check_usable(str(path))
+
+
+def test_a_run_of_other_data_is_not_to_be_extended(tmp_path):
+    claim(str(tmp_path), {**described(), "train_examples": "a"})
+    other = {**described(num_train_steps=200), "train_examples": "b"}
+    with pytest.raises(UserError, match="resume it, or another --run_dir"):
+        claim(str(tmp_path), other)
 
 
 def test_extending_a_run_that_does_not_exist(tmp_path):

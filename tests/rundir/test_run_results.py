@@ -8,6 +8,7 @@ import pytest
 from albert_tf.config import UserError
 from albert_tf.rundir.run_results import (
     evaluations,
+    is_better_evaluation,
     read_comparison,
     result,
     run_directories,
@@ -91,3 +92,11 @@ def test_the_evaluation_of_the_model(tmp_path, job, metric, values, step):
     assert title(str(tmp_path)) == f"{tmp_path}{of_step}"
     write_comparison(str(tmp_path), step, {"metrics": {}, "verdict": ["x"]})
     assert read_comparison(str(tmp_path)) == ({}, ["x"])
+
+
+def test_of_equal_evaluations_that_of_the_lower_loss_is_better():
+    first, second = {"f1": 0.5, "loss": 0.9}, {"f1": 0.5, "loss": 0.8}
+    assert is_better_evaluation("f1", second, first)
+    assert not is_better_evaluation("f1", first, second)
+    assert is_better_evaluation("f1", {"f1": 0.6, "loss": 1.0}, second)
+    assert is_better_evaluation("loss", second, first)

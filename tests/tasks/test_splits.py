@@ -11,7 +11,12 @@ import pytest
 from albert_tf.config import UserError
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import classification_task, custom_task
-from albert_tf.tasks.examples import Example, Question, WordsExample
+from albert_tf.tasks.examples import (
+    Example,
+    MultiLabelExample,
+    Question,
+    WordsExample,
+)
 from albert_tf.tasks.formats.rows import Reading
 from albert_tf.tasks.splits import Split, divided, folded
 
@@ -19,8 +24,8 @@ LABELS = ["a"] * 100 + ["b"] * 30 + ["c"] * 4 + ["d"]
 EXAMPLES = [Example((f"text {n}",), la) for n, la in enumerate(LABELS)]
 
 
-def dev_of(examples, *, stratified=True, **settings):
-    is_dev = divided(examples, Split(**settings), stratified)
+def dev_of(examples, *, labelled=True, **settings):
+    is_dev = divided(examples, Split(**settings), labelled)
     return [e for e, d in zip(examples, is_dev, strict=True) if d]
 
 
@@ -59,6 +64,13 @@ def test_equal_texts_are_on_one_side():
     assert dev and set(found.values()) == {2}
 
 
+def test_the_texts_of_a_pair_are_in_any_order():
+    pairs = [Example((str(n), f"b{n}"), "a") for n in range(40)]
+    swapped = [Example(e.texts[::-1], "a") for e in pairs]
+    dev = {e.texts for e in dev_of(pairs, dev_fraction=0.3)}
+    assert {e.texts[::-1] for e in dev_of(swapped, dev_fraction=0.3)} == dev
+
+
 def test_folds_are_a_partition_with_shares_of_each_class():
     folds = [dev_of(EXAMPLES, folds=5, fold=n) for n in range(1, 6)]
     together = [e for fold in folds for e in fold]
@@ -69,17 +81,29 @@ def test_folds_are_a_partition_with_shares_of_each_class():
         assert abs(len(fold) - len(EXAMPLES) / 5) <= 1
 
 
+def test_a_label_or_tag_of_one_text_alone_is_learned():
+    labels = [("a", "rare") if n == 7 else ("a", "b") for n in range(20)]
+    texts = [MultiLabelExample((str(n),), la) for n, la in enumerate(labels)]
+    words = [WordsExample((str(n), "x"), la) for n, la in enumerate(labels)]
+    for examples in (texts, words):
+        folds = [dev_of(examples, folds=4, fold=n) for n in range(1, 5)]
+        together = [e for fold in folds for e in fold]
+        assert sorted(together, key=str) == sorted(
+            [*examples[:7], *examples[8:]], key=str
+        )
+
+
 def test_questions_on_one_paragraph_are_on_one_side():
     questions = [
         Question(str(n), f"{n}?", f"paragraph {n // 3}", (), "")
         for n in range(90)
     ]
-    dev = dev_of(questions, dev_fraction=0.2, stratified=False)
+    dev = dev_of(questions, dev_fraction=0.2, labelled=False)
     assert 15 <= len(dev) <= 21
     found = collections.Counter(e.context for e in dev)
     assert set(found.values()) == {3}
     sentences = [WordsExample((str(n),), ("O",)) for n in range(50)]
-    assert len(dev_of(sentences, dev_fraction=0.1, stratified=False)) == 5
+    assert len(dev_of(sentences, dev_fraction=0.1, labelled=False)) == 5
 
 
 @pytest.fixture
@@ -138,6 +162,11 @@ def test_too_few_examples(write):
     message = "2 examples are too few to hold some .* label of its own; is that"
     with pytest.raises(UserError, match=message):
         classification_task().read(path, "train", str)
+    path = write("a.csv", "text,label\n1,a\n2,b\n3,a\n4,b\n")
+    # Before the first of many runs is made.
+    first = folded(classification_task(), 5, 1, 0)
+    with pytest.raises(UserError, match="4 examples are too few .*--folds=5"):
+        first.read(path, "train", str)
 
 
 def _write_into(write, name, content):

@@ -59,6 +59,7 @@ def test_padding_and_truncation(tiny_tokenizer):
     [
         ("one", {}, "^texts='one' is one string; give a list of them"),
         (["a"], {"pairs": "b"}, "^pairs='b' is one string"),
+        ({"text": ["a"]}, {}, "^texts are a dict; give a column of it"),
         (["a", 3.0], {}, r"^texts\[1\]=3.0 must be a string, or a pair"),
         ([("a", "b", "c")], {}, r"^texts\[0\]=\('a', 'b', 'c'\) must be"),
         (["a", "b"], {"pairs": ["c"]}, "^There are 2 texts and 1 pairs; "),

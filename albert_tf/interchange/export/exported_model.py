@@ -76,6 +76,7 @@ class ExportedModel:
         signatures: by name, `serving_default` first.
         labels: of the classes, in the order of the probabilities; empty for
             models without.
+        columns: of the task, as `--columns` has them; empty if unknown.
 
     Args:
         export_dir: `<export_dir>/<version>`, or `<export_dir>` for its
@@ -100,7 +101,8 @@ class ExportedModel:
             self._callable = functools.cache(
                 functools.partial(_callable, _session(self.path, model))
             )
-            self.labels = _labels(self.path)
+            self.labels = _names(self.path, "labels.json")
+            self.columns = _names(self.path, "columns.json")
         except UserError:
             raise
         except (OSError, ValueError, DecodeError, tf.errors.OpError) as error:
@@ -290,11 +292,11 @@ def _specs(tensors: Mapping[str, Any]) -> dict[str, tf.TensorSpec]:
     }
 
 
-def _labels(path: str) -> list[str]:
-    labels = os.path.join(path, "assets", "labels.json")
-    if not files.isfile(labels):
+def _names(path: str, name: str) -> list[str]:
+    asset = os.path.join(path, "assets", name)
+    if not files.isfile(asset):
         return []
-    with files.open(labels) as file:
+    with files.open(asset) as file:
         return json.load(file)
 
 

@@ -160,6 +160,8 @@ def _write_files(
     loaded.tokenizer.save(assets, loaded.model.config.max_position_embeddings)
     if loaded.labels:
         write_json(os.path.join(assets, "labels.json"), loaded.labels)
+    if loaded.task and loaded.task.columns:
+        write_json(os.path.join(assets, "columns.json"), loaded.task.columns)
     extra = os.path.join(directory, "assets.extra")
     os.makedirs(extra)
     # TensorFlow Serving looks for this name.

@@ -191,7 +191,7 @@ def open_rows(
         require(
             has_columns(path),
             f"{path} has no folders with .txt files; expected one for each "
-            "class.",
+            "class, or the name of a file.",
         )
         if others := other_files(path):
             log(

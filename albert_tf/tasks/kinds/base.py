@@ -93,6 +93,7 @@ class Kind(abc.ABC):
         name: for messages.
         head: the row of modeling.heads.HEADS.
         labelled: whether the model has class names.
+        without_label: an example that has none, for messages.
         example_type: the class of its examples.
         text_counts: numbers of texts that make an example.
         text_format: description of these texts, for messages.
@@ -104,6 +105,7 @@ class Kind(abc.ABC):
     name: ClassVar[str]
     head: ClassVar[str]
     labelled: ClassVar[bool] = False
+    without_label: ClassVar[str] = "has no label"
     example_type: ClassVar[type]
     text_counts: ClassVar[range]
     text_format: ClassVar[str]

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import re
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -27,6 +28,7 @@ from albert_tf.tasks.kinds.base import (
     metric_of_sample,
     metric_values,
 )
+from albert_tf.tasks.kinds.regression import is_number
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 from albert_tf.tasks.metrics.calibration import fit_temperature
 
@@ -188,6 +190,12 @@ class Classification(TextKind, ClassKind):
                 "CSV they are double, and stand right behind the separator."
             )
         found += alike_labels(labels)
+        if len(labels) > 2 and all(map(is_number, labels)):
+            found.append(
+                f"{listed(sorted(labels), 12)}: numbers are learned as classes "
+                "without an order; --task=custom --columns=text=...,number=... "
+                "learns ratings and the like as numbers."
+            )
         if combined := combined_labels(labels):
             found.append(
                 f"{len(combined)} of {len(labels)} labels look like several in "
@@ -261,19 +269,29 @@ def check_number_of_labels(
 
 
 def alike_labels(labels: Collection[str]) -> list[str]:
-    """Returns a warning on labels that differ in letter case alone, if any."""
-    counts = collections.Counter(map(str.casefold, labels))
+    """Returns a warning on labels that may be the same one, if any."""
+    counts = collections.Counter(map(_simplified, labels))
     alike = sorted(
-        (name.casefold(), name)
+        (_simplified(name), name)
         for name in labels
-        if counts[name.casefold()] > 1
+        if counts[_simplified(name)] > 1
     )
     if not alike:
         return []
     return [
         f"{listed([name for _, name in alike], 12)}: trained as different "
-        "labels, though only the case of letters differs."
+        "labels, though only the case of letters differs, or how a number or "
+        "an accent is written."
     ]
+
+
+def _simplified(label: str) -> str:
+    """Returns a label as it would be read aloud: 1.0 is 1."""
+    if is_number(label):
+        return f"{float(label):g}"
+    text = unicodedata.normalize("NFKC", label).casefold()
+    # Such as zero-width spaces.
+    return "".join(c for c in text if unicodedata.category(c) != "Cf")
 
 
 def combined_labels(labels: Collection[str]) -> list[str]:

@@ -40,6 +40,9 @@ class Spans(Kind):
         "two strings, a question and its paragraph (on a line, with a tab "
         "between them)"
     )
+    without_label: ClassVar[str] = (
+        "has no answer (--task=SQuAD2.0 takes such questions)"
+    )
     extra_metrics: ClassVar[tuple[str, ...]] = ("f1", "exact_match")
     exported = ("question", "answer")
     inputs: ClassVar[tuple[str, ...]] = ("input_ids", "segment_ids")
@@ -314,6 +317,7 @@ class AnswerableSpans(Spans):
 
     name = "questions that may have no answer"
     head = "answerable_span"
+    without_label = "has no answers, and no empty list of them"
     extra_metrics = ("f1", "exact", "best_f1")
     exported = ("question", "null_probability")
     inputs = (*Spans.inputs, "p_mask")

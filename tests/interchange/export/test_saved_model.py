@@ -13,6 +13,7 @@ from saved_models import foreign_operations, operations
 
 from albert_tf.config import UserError
 from albert_tf.interchange.export import saved_model
+from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.interchange.export.exported_weights import PRECISIONS
 from albert_tf.interchange.export.saved_model import export_saved_model
 from albert_tf.interchange.model_directory import save_model_directory
@@ -173,6 +174,7 @@ def test_files_describe_the_model(classifier, exported):
     assert fingerprint == classifier.tokenizer.fingerprint
     with open(os.path.join(assets, "labels.json"), encoding="utf-8") as file:
         assert json.load(file) == ["sea", "land", "air"]
+    assert ExportedModel(exported).columns == ["text=said"]
     with open(os.path.join(exported, "README.md"), encoding="utf-8") as file:
         text = file.read()
     for line in (

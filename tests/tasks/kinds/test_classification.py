@@ -63,6 +63,12 @@ def test_labels_that_differ_in_case_are_reported():
     examples = [Example(("a",), label) for label in ("no", "NO", "yes")]
     (line,) = KIND.warnings(examples, training=True)
     assert line.startswith("NO, no: trained as different labels, though only")
+    labels = ("caf\u00e9", "cafe\u0301", "1.0", "1", "b\u200b", "b", "c", "10")
+    examples = [Example(("a",), label) for label in labels]
+    (line,) = KIND.warnings(examples, training=True)
+    assert line.startswith(
+        "1, 1.0, b, 'b\\u200b', cafe\u0301, caf\u00e9: trained"
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,6 +104,13 @@ def test_labels_that_are_no_values_elsewhere():
     (line,) = KIND.warnings(examples, training=True)
     assert line.startswith("-: trained as a class of its own")
     assert not KIND.warnings([*examples, Example(("a",), "+")], training=True)
+
+
+def test_labels_that_are_numbers():
+    examples = [Example(("a",), label) for label in ("1", "2", "4.5")]
+    (line,) = KIND.warnings(examples, training=True)
+    assert line.startswith("1, 2, 4.5: numbers are learned as classes without")
+    assert not KIND.warnings(examples[:2], training=True)
 
 
 def test_labels_in_quotes():

@@ -10,7 +10,6 @@ from albert_tf.config import (
     MaskingConfig,
     PretrainConfig,
     from_dict,
-    override,
     require,
 )
 from albert_tf.inputs.input_pipeline import PretrainingBatches, check_shards
@@ -77,16 +76,11 @@ def finetuning_report(
     examples = read_examples(task, data_dir, log)
     _check_data(recorded, examples, data_dir)
     loaded = load_model_directory(run_dir)
-    # Those of the run's evaluations, not what they have chosen.
-    trained = recorded["config"]["features"]
-    names = "temperature", "label_thresholds", "null_threshold"
-    before = {name: trained[name] for name in names if name in trained}
-    config = override(loaded.features, before)
+    settings = from_dict(FinetuneConfig, recorded["config"], run_dir)
     builder = FeatureBuilder(
-        *(task.kind, loaded.tokenizer, config, loaded.labels or []),
+        *(task.kind, loaded.tokenizer, settings.features, loaded.labels or []),
         *(workers, cache_dir, log),
     )
-    settings = from_dict(FinetuneConfig, recorded["config"], run_dir)
     held_out = held_out_examples(settings, task, examples, builder)
     features = {"train": builder.build(examples["train"], training=True)}
     for suffix, split in task.evaluated.items():

@@ -19,6 +19,9 @@ PAPER_WIDTH = 768
 # rate.
 FEW_EXAMPLES = 20_000
 _MANY_RATE, _FEW_RATE, _FEW_TEXTS_RATE = 1e-4, 3e-4, 5e-4
+# The width up to which models take the rates for few examples; wider ones, in
+# proportion, take less.
+_NARROW = 128
 _BATCH_SIZE = 32
 # Of adapters of small models, whose rates are high already.
 _SMALL_LORA_FACTOR = 3.0
@@ -60,8 +63,14 @@ def _fitting(
     if width >= PAPER_WIDTH:
         return _paper(task, task.settings_v2)
     few = len(examples) <= FEW_EXAMPLES
+    is_text = isinstance(task.kind, TextKind)
+    is_pair = is_text and task.kind.are_pairs(examples)
+    rate = _MANY_RATE
+    if few:
+        rate = _FEW_TEXTS_RATE if is_text and not is_pair else _FEW_RATE
+        rate *= min(_NARROW / width, 1.0)
     settings: dict[str, Any] = {
-        "learning_rate": _FEW_RATE if few else _MANY_RATE,
+        "learning_rate": float(f"{rate:.2g}"),
         "num_train_epochs": 5.0 if few else 3.0,
         "train_batch_size": _BATCH_SIZE,
         # Once in an epoch: the best model is kept.
@@ -70,14 +79,9 @@ def _fitting(
         "attention_probs_dropout_prob": 0.1,
         "classifier_dropout_prob": 0.1,
     }
-    if isinstance(task.kind, TextKind):
-        suffix = "_ngrams" if ngrams else ""
-        if task.kind.are_pairs(examples):
-            settings["pooling"] = "pair_mean" + suffix
-        else:
-            settings["pooling"] = "mean" + suffix
-            if few:
-                settings["learning_rate"] = _FEW_TEXTS_RATE
+    if is_text:
+        pooling = "pair_mean" if is_pair else "mean"
+        settings["pooling"] = pooling + ("_ngrams" if ngrams else "")
     # What follows from the task's texts, not from the model.
     if "max_seq_length" in task.settings:
         settings["max_seq_length"] = task.settings["max_seq_length"]

@@ -68,6 +68,14 @@ def test_single_texts_take_a_higher_rate_than_pairs():
     assert single > pair
 
 
+@pytest.mark.parametrize(
+    ("width", "rate"), [(64, 5e-4), (128, 5e-4), (256, 2.5e-4), (384, 1.7e-4)]
+)
+def test_wider_models_take_lower_rates(width, rate):
+    found = recipe("auto", "SST-2", width, example=TEXT)
+    assert found.settings["learning_rate"] == rate
+
+
 def test_only_heads_of_texts_are_pooled():
     assert recipe("auto", "STS-B").settings["pooling"] == "pair_mean_ngrams"
     single = recipe("auto", "SST-2", example=TEXT)

@@ -140,6 +140,19 @@ class MultiLabelClassification(TextKind):
         scalars = {**found.scalars, "label_weights": weights}
         return dataclasses.replace(found, scalars=scalars)
 
+    def feature_warnings(
+        self,
+        examples: Sequence[MultiLabelExample],
+        features: Features,
+        config: FeatureConfig,
+    ) -> list[str]:
+        """Returns none; raises UserError for thresholds of other labels.
+
+        Before a model is trained, which only its evaluation would find.
+        """
+        thresholds(config, features.scalars["label_ids"].shape[1])
+        return []
+
     def class_weighted(
         self, features: Features, labels: Sequence[str], text: str
     ) -> tuple[Features, dict[str, float]]:

@@ -1,6 +1,7 @@
 """Classification with any number of labels: from examples to answers."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -97,6 +98,10 @@ def test_thresholds_that_are_none(text):
     )
     with pytest.raises(UserError, match=message):
         thresholds(config, 3)
+    # Before a model is trained.
+    features = SimpleNamespace(scalars={"label_ids": np.zeros((2, 3))})
+    with pytest.raises(UserError, match="^label_thresholds="):
+        KIND.feature_warnings([], features, config)
 
 
 def test_predictions_are_the_labels_above_their_thresholds():

@@ -19,10 +19,7 @@ class LineCoverage:
     """Measures this process; xdist's controller merges its workers' results."""
 
     def __init__(self):
-        # Taking probes out of lines that have been run costs more than they do.
-        self.slipcover = slipcover.Slipcover(
-            source=SOURCES, d_miss_threshold=-1
-        )
+        self.slipcover = slipcover.Slipcover(source=SOURCES)
         matcher = slipcover.FileMatcher(sources=SOURCES)
         slipcover.ImportManager(self.slipcover, matcher).__enter__()
         self.found = []

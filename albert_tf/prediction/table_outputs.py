@@ -122,7 +122,7 @@ class _Columns:
 
 
 def _fields(mode: Mode, found: Any, labels: Sequence[str]) -> dict[str, Any]:
-    """Returns what is added to a row, by the columns' first names.
+    """Returns the added cells of a row, by the columns' first names.
 
     Names of gold labels are those of the table's own columns.
     """

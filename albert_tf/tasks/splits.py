@@ -258,7 +258,7 @@ def _draw(name: str, seed: int) -> bytes:
 
 
 def _group(example: Any) -> str:
-    """Returns what is equal for examples that belong on one side.
+    """Returns the group of an example; a group is all dev or all training.
 
     The two texts of a pair are in any order.
     """

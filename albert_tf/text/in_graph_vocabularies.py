@@ -305,7 +305,7 @@ def _in_bytes(
 
 
 def _literal(text: str) -> str:
-    """Returns what `regex_replace` puts in as this text."""
+    """Returns the replacement that `regex_replace` writes as this text."""
     return text.replace("\\", r"\\")
 
 

@@ -150,7 +150,7 @@ def _task_of(directory: str) -> str:
 
 
 def _length(directory: str, config: ModelConfig) -> int:
-    """Returns where the preset's preprocessor cuts texts."""
+    """Returns the sequence length to which the preset truncates texts."""
     path = os.path.join(directory, "preprocessor.json")
     limit = config.max_position_embeddings
     settings = read_json(path).get("config") if files.isfile(path) else None

@@ -80,7 +80,7 @@ def _modules(path: str) -> Any:
 
 
 def read_length(directory: str) -> object:
-    """Returns where the library truncates, None where it does not say."""
+    """Returns the library's maximum sequence length; None without one."""
     path = os.path.join(directory, LENGTH_FILE)
     return read_json(path).get("max_seq_length") if files.isfile(path) else None
 

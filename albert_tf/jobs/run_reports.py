@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from albert_tf.config import (
     FinetuneConfig,
     MaskingConfig,
@@ -13,15 +11,14 @@ from albert_tf.config import (
     require,
 )
 from albert_tf.inputs.input_pipeline import PretrainingBatches, check_shards
-from albert_tf.interchange.model_directory import (
-    LoadedModel,
-    load_model_directory,
-)
+from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.jobs.finetuning_data import held_out_examples, read_examples
 from albert_tf.jobs.pretraining_verdict import pretraining_verdict
-from albert_tf.jobs.task_evaluation import (
+from albert_tf.jobs.recorded_division import (
+    RecordedDivision,
     divided_as_in_training,
 )
+from albert_tf.jobs.task_evaluation import task_evaluator
 from albert_tf.prediction.predictor import Predictor
 from albert_tf.records.shards import open_shards
 from albert_tf.report.finetuning_page import (
@@ -42,8 +39,6 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.splits import folded
-from albert_tf.training.evaluator import Evaluator
-from albert_tf.training.training_loss import head_loss
 
 _NUM_SAMPLES = 4
 
@@ -72,7 +67,8 @@ def finetuning_report(
     if "folds" in division:
         task = folded(task, **division)
     else:
-        task = divided_as_in_training(task, [recorded], data_dir)
+        recorded_division = RecordedDivision.of_run(run_dir, recorded)
+        task = divided_as_in_training(task, [recorded_division], data_dir)
     examples = read_examples(task, data_dir, log)
     _check_data(recorded, examples, data_dir)
     loaded = load_model_directory(run_dir)
@@ -86,19 +82,11 @@ def finetuning_report(
     for suffix, split in task.evaluated.items():
         examples[split] = held_out[suffix].examples
         features[split] = held_out[suffix].features
-    evaluator = _evaluator(task, loaded)
+    evaluator = task_evaluator(task, loaded.model)
     scored = {s: part.score(evaluator)[1] for s, part in held_out.items()}
     predictor = Predictor(loaded, PREDICTION_BATCH)
     return finetuning_page(
         FinetunedRun(run_dir, task, examples, features, scored, predictor)
-    )
-
-
-def _evaluator(task: Task, loaded: LoadedModel) -> Evaluator:
-    return Evaluator(
-        loaded.model,
-        head_loss(task.kind.head),
-        strategy=tf.distribute.get_strategy(),
     )
 
 

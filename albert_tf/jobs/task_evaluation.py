@@ -1,10 +1,10 @@
 """Evaluation of fine-tuned models, one or an ensemble, on a task's examples."""
 
 import dataclasses
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -14,14 +14,14 @@ from albert_tf.interchange.model_directory import (
     LoadedModel,
     load_model_directory,
 )
-from albert_tf.io import files, hub
-from albert_tf.io.json_files import read_json
-from albert_tf.rundir.run_directory import CONFIG
+from albert_tf.jobs.recorded_division import (
+    RecordedDivision,
+    divided_as_in_training,
+)
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log, listed
-from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
+from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.base import Prediction, ScoredExamples, Table
-from albert_tf.tasks.splits import DEV, TRAIN, HeldOut
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.training_loss import head_loss
 
@@ -135,44 +135,23 @@ def evaluate_task(
         UserError: when a model is of another kind than the task, models have
             different labels, or an example has a label that they do not know.
     """
-    kind = task.kind
-    runs = {path: _recorded_run(path) for path in model_dirs}
-    task = divided_as_in_training(task, [*runs.values()], data_dir)
+    divisions = [RecordedDivision.of_model(path) for path in model_dirs]
+    task = divided_as_in_training(task, divisions, data_dir)
     examples = task.read(data_dir, split, log)
-    for path, run in runs.items():
-        if learned := _num_learned(task, examples, split, data_dir, run):
-            log(
-                f"{path} was trained on {learned} of these {len(examples)} "
-                "examples, so that its metrics are too high here. Without "
-                "--split, --dev_fraction and --split_seed those are evaluated "
-                "that its run held out."
-            )
-        elif _held_out_others(task, examples, split, data_dir, run):
-            log(
-                f"These dev examples are not those that the run of {path} held "
-                "out: the data, or its columns, are others. Metrics are too "
-                "high where the model was trained on some of them; "
-                "--split=test evaluates all examples of other data."
-            )
+    for division in divisions:
+        if warning := division.warning(task, examples, split, data_dir):
+            log(warning)
     labelled = _are_labelled(task, examples)
     scored: list[ScoredExamples] = []
-    expected = list(task.labels)
+    labels = list(task.labels)
     for model_dir in model_dirs:
         loaded = load(model_dir)
-        _check_task(task, loaded, model_dir, log)
-        labels = loaded.labels or [] if kind.labelled else []
-        # The labels of the task, or else of the first model.
-        expected = expected or labels
-        require(
-            labels == expected,
-            f"{model_dir} has the labels {listed(labels, 12)}; {task.name} has "
-            f"{listed(expected, 12)}, as do models of an ensemble.",
-        )
+        labels = _checked_labels(task, loaded, model_dir, labels, log)
         config = loaded.features
         if null_threshold is not None:
             config = override(config, {"null_threshold": null_threshold})
         builder = FeatureBuilder(
-            kind, loaded.tokenizer, config, labels, workers, cache_dir, log
+            task.kind, loaded.tokenizer, config, labels, workers, cache_dir, log
         )
         evaluated = EvaluatedExamples(
             builder,
@@ -180,99 +159,15 @@ def evaluate_task(
             batch_size=batch_size,
             widths=bucket_widths(config.max_seq_length),
         )
-        trainer = Evaluator(
-            loaded.model,
-            head_loss(kind.head),
-            strategy=tf.distribute.get_strategy(),
-        )
-        scored.append(evaluated.score(trainer, progress)[1])
-    together = _ensemble(task, scored)
-    if not labelled:
-        return TaskEvaluation(task, together, {}, [])
-    members = [kind.compute_metrics(each, task.metrics) for each in scored]
-    metrics = members[0]
-    if len(scored) > 1:
-        metrics = kind.compute_metrics(together, task.metrics)
-    return TaskEvaluation(task, together, metrics, members)
+        evaluator = task_evaluator(task, loaded.model)
+        scored.append(evaluated.score(evaluator, progress)[1])
+    return _evaluation(task, scored, labelled)
 
 
-def _recorded_run(model_dir: str) -> dict[str, Any]:
-    """Returns the config.json of a model's fine-tuning run, {} without one."""
-    if hub.is_on_hub(model_dir):
-        return {}
-    directory = model_dir.rstrip("/")
-    for run_dir in (directory, os.path.dirname(directory)):
-        path = os.path.join(run_dir, CONFIG)
-        recorded = read_json(path) if files.isfile(path) else {}
-        # That of a model has no job.
-        if recorded.get("job") == "finetune":
-            return recorded
-    return {}
-
-
-def divided_as_in_training(
-    task: Task, runs: Sequence[dict[str, Any]], data_dir: str
-) -> Task:
-    """Returns the task with dev examples as all the runs held them out."""
-    division = runs[0].get("held_out")
-    if (
-        division
-        and all(run.get("held_out") == division for run in runs)
-        and isinstance(task.reader, HeldOut)
-        and task.reader.leaves_open(data_dir)
-    ):
-        return dataclasses.replace(
-            task, reader=task.reader.divided_as(division)
-        )
-    return task
-
-
-def _num_learned(
-    task: Task,
-    examples: Sequence[Any],
-    split: str,
-    data_dir: str,
-    run: dict[str, Any],
-) -> int:
-    """Returns the number of examples learned by a run that held some out.
-
-    0 for other data than the run's.
-    """
-    division = run.get("held_out")
-    if not division or not isinstance(task.reader, HeldOut):
-        return 0
-    if split == DEV and task.division(data_dir) == division:
-        return 0
-    reader = task.reader.divided_as(division)
-    try:
-        parts = [
-            reader.read(data_dir, name, lambda line: None)
-            for name in (TRAIN, DEV)
-        ]
-    except UserError:
-        # The run could not have read these data.
-        return 0
-    if examples_digest(parts[1]) not in run["dev_examples"]:
-        return 0
-    learned = {example.location for example in parts[0]}
-    return sum(example.location in learned for example in examples)
-
-
-def _held_out_others(
-    task: Task,
-    examples: Sequence[Any],
-    split: str,
-    data_dir: str,
-    run: dict[str, Any],
-) -> bool:
-    """Returns whether these were held out like a run's, of other data."""
-    division = run.get("held_out")
-    return (
-        bool(division)
-        and split == DEV
-        and task.division(data_dir) == division
-        and examples_digest(examples) not in run["dev_examples"]
-    )
+def task_evaluator(task: Task, model: keras.Model) -> Evaluator:
+    """Returns the evaluator of a model on a task, on this process' devices."""
+    strategy = tf.distribute.get_strategy()
+    return Evaluator(model, head_loss(task.kind.head), strategy=strategy)
 
 
 def _are_labelled(task: Task, examples: Sequence[Any]) -> bool:
@@ -287,10 +182,18 @@ def _are_labelled(task: Task, examples: Sequence[Any]) -> bool:
     return not unlabelled
 
 
-def _check_task(
-    task: Task, loaded: LoadedModel, model_dir: str, log: Log
-) -> None:
-    """Raises UserError for another head, and logs another task."""
+def _checked_labels(
+    task: Task,
+    loaded: LoadedModel,
+    model_dir: str,
+    expected: list[str],
+    log: Log,
+) -> list[str]:
+    """Returns the labels of a model, and logs another task.
+
+    Raises UserError for another head, and for other labels than those of the
+    task, or without any those of the models before it.
+    """
     loaded.require_head(
         task.kind.head, model_dir, f"fine-tune one for {task.name} first."
     )
@@ -299,6 +202,27 @@ def _check_task(
             f"{model_dir} was fine-tuned for {loaded.task.task}, and is now "
             f"evaluated on {task.name}."
         )
+    labels = loaded.labels or [] if task.kind.labelled else []
+    require(
+        labels == (expected or labels),
+        f"{model_dir} has the labels {listed(labels, 12)}; {task.name} has "
+        f"{listed(expected, 12)}, as do models of an ensemble.",
+    )
+    return labels
+
+
+def _evaluation(
+    task: Task, scored: Sequence[ScoredExamples], labelled: bool
+) -> TaskEvaluation:
+    """Returns the evaluation of models by their scores."""
+    together = _ensemble(task, scored)
+    if not labelled:
+        return TaskEvaluation(task, together, {}, [])
+    members = [task.kind.compute_metrics(each, task.metrics) for each in scored]
+    metrics = members[0]
+    if len(scored) > 1:
+        metrics = task.kind.compute_metrics(together, task.metrics)
+    return TaskEvaluation(task, together, metrics, members)
 
 
 def _ensemble(task: Task, members: Sequence[ScoredExamples]) -> ScoredExamples:

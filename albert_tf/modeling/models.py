@@ -10,12 +10,11 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import ModelConfig, lookup, require, to_dict
-from albert_tf.io import directories, files
+from albert_tf.config import ModelConfig, require, to_dict
 from albert_tf.modeling.dropout import stream_keys
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.fitting.fit import FittableModel
 from albert_tf.modeling.heads import HEADS, Head
+from albert_tf.modeling.heads.arguments import checked_options, class_names
 from albert_tf.modeling.heads.pooling import (
     POOLED_OUTPUT,
     TEXT_VECTOR,
@@ -23,7 +22,7 @@ from albert_tf.modeling.heads.pooling import (
     text_vector,
 )
 from albert_tf.modeling.inputs import ENCODER_INPUTS
-from albert_tf.modeling.kernels import ON_TENSORFLOW, states_at
+from albert_tf.modeling.kernels import states_at
 from albert_tf.modeling.layers import (
     Config,
     apply_layer_changes,
@@ -31,13 +30,7 @@ from albert_tf.modeling.layers import (
     layer_changes,
     serializable,
 )
-from albert_tf.modeling.weights import pretrained
-from albert_tf.modeling.weights.adapters import (
-    CONFIG_FILE,
-    read_adapters,
-    write_adapters,
-)
-from albert_tf.modeling.weights.hub_models import local_adapters, local_model
+from albert_tf.modeling.pretrained_model import PretrainedModel
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
 _HEAD_SITE = 1 << 20
@@ -86,7 +79,7 @@ def _states_at_positions(
 
 
 @serializable
-class AlbertModel(FittableModel):
+class AlbertModel(PretrainedModel):
     """The encoder; subclasses add heads.
 
     Called with a dictionary of features it returns a dictionary of outputs;
@@ -132,10 +125,13 @@ class AlbertModel(FittableModel):
         is_default = not name or bool(_DEFAULT_NAME.fullmatch(name))
         super().__init__(name=_NAME if is_default else name, **kwargs)
         self.config = as_model_config(config)
+        heads = self.head_classes()
         # Tuples: Keras wraps lists and dictionaries that a model has, and what
         # it wraps cannot be pickled for another process.
         self._class_names = self._checked_labels(num_labels, labels)
-        options = self._checked_options(head_options or {})
+        options = checked_options(
+            type(self).__name__, [*heads.values()], head_options or {}
+        )
         self._head_options = tuple(options.items())
         self.remat, self.attention = remat, attention
         self.encoder = AlbertEncoder(
@@ -145,7 +141,7 @@ class AlbertModel(FittableModel):
             attention=attention,
             dtype=self.dtype_policy,
         )
-        for head_name, kind in self.head_classes().items():
+        for head_name, kind in heads.items():
             require(
                 pooler
                 or encoder_output(kind.reads, self.config) != POOLED_OUTPUT,
@@ -167,54 +163,8 @@ class AlbertModel(FittableModel):
     def _checked_labels(
         self, num_labels: int | None, labels: Sequence[str] | None
     ) -> tuple[str, ...] | None:
-        """Returns the names of the classes, None where there are none."""
-        kind = type(self).__name__
-        if not self.takes_labels():
-            require(
-                num_labels is None and labels is None,
-                f"{kind} has no classes; remove num_labels={num_labels!r} and "
-                f"labels={labels!r}.",
-            )
-            return None
-        if labels is None:
-            require(
-                type(num_labels) is int and num_labels > 0,
-                f"{kind} needs num_labels, a number of classes; it is "
-                f"{num_labels!r}.",
-            )
-            return tuple(f"LABEL_{n}" for n in range(num_labels or 0))
-        require(
-            num_labels in (None, len(labels)),
-            f"num_labels={num_labels!r} and {len(labels)} labels do not agree.",
-        )
-        names = [] if isinstance(labels, str) else list(labels)
-        require(
-            bool(names)
-            and all(isinstance(name, str) and name for name in names)
-            and len(set(names)) == len(names),
-            f"labels={labels!r} must be names, strings that are all different.",
-        )
-        return tuple(map(str, names))
-
-    def _checked_options(
-        self, options: Mapping[str, int | str]
-    ) -> dict[str, int | str]:
-        """Returns the arguments of the heads, all known and possible."""
         heads = self.head_classes().values()
-        known = {o for h in heads for o in h.options}
-        known.discard("num_labels")
-        choices = {n: c for h in heads for n, c in h.option_choices.items()}
-        for name, value in options.items():
-            if name in choices:
-                lookup(dict.fromkeys(choices[name]), value, name)
-                continue
-            require(
-                name in known and type(value) is int and value > 0,
-                f"The head option {name}={value!r} of {type(self).__name__} "
-                f"must be one of {', '.join(sorted(known)) or 'none'}, a whole "
-                "number from 1.",
-            )
-        return dict(options)
+        return class_names(type(self).__name__, heads, num_labels, labels)
 
     @property
     def labels(self) -> list[str] | None:
@@ -406,49 +356,6 @@ class AlbertModel(FittableModel):
             for head in self.heads.values()
         )
 
-    def export(
-        self,
-        filepath: str,
-        format: str = "tf_saved_model",
-        verbose: bool | None = None,
-        input_signature: object = None,
-        **kwargs: object,
-    ) -> None:
-        """Exports the model as Keras does, by default for any batch and length.
-
-        Keras itself would take the length of the first call, and ids as floats.
-        On backends other than TensorFlow it exports known sizes alone.
-
-        Raises:
-            UserError: for what Keras cannot export on a backend.
-        """
-        backend = keras.backend.backend()
-        require(
-            backend != "torch" or format != "tf_saved_model",
-            "On torch Keras exports no SavedModel of a model that reads a "
-            'dictionary; give format="onnx" or "torch", or set '
-            "KERAS_BACKEND=tensorflow.",
-        )
-        require(
-            ON_TENSORFLOW or input_signature is not None,
-            f"On {backend} Keras exports a model for one length: give it as "
-            'input_signature=[{"input_ids": keras.InputSpec("int32", (8, 128), '
-            'name="input_ids")}], with every input, or set '
-            "KERAS_BACKEND=tensorflow.",
-        )
-        if input_signature is None:
-            names = (*ENCODER_INPUTS, *self.features_of_heads())
-            axes = dict.fromkeys(names, 2)
-            if any(head.reads_choices for head in self.heads.values()):
-                axes |= dict.fromkeys(ENCODER_INPUTS, 3)
-            input_signature = [
-                {
-                    name: keras.InputSpec("int32", (None,) * number, name=name)
-                    for name, number in axes.items()
-                }
-            ]
-        super().export(filepath, format, verbose, input_signature, **kwargs)
-
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""
         return {
@@ -474,88 +381,6 @@ class AlbertModel(FittableModel):
         model = super().from_config(arguments, custom_objects)
         apply_layer_changes(model, changes)
         return model
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        directory: str,
-        *,
-        num_labels: int | None = None,
-        labels: Sequence[str] | None = None,
-        allow_missing: bool = False,
-        changes: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> "AlbertModel":
-        """Returns the model in a directory, ours or saved by transformers.
-
-        Of another model class the encoder and the heads that both classes
-        have are read. Prints what is initialised or left out.
-
-        Args:
-            directory: with `config.json` and `model.safetensors`, or
-                `hf://owner/name` for a model on the hub.
-            num_labels: classes of a new head; by default those of the file.
-            labels: their names.
-            allow_missing: whether weights that the directory lacks, such as
-                those of a new head, keep their initial values.
-            changes: settings of the architecture for another task: the rates
-                of dropout and `pooling`.
-            **kwargs: as the constructor's: `remat`, `dtype`.
-
-        Raises:
-            UserError: naming each weight that is missing, unexpected,
-                misshapen or damaged; for other changes.
-        """
-        stored = pretrained.read_model_files(local_model(directory))
-        model, lines = pretrained.restore_model(
-            cls,
-            stored.for_task(changes) if changes else stored,
-            num_labels=num_labels,
-            labels=labels,
-            allow_missing=allow_missing,
-            **kwargs,
-        )
-        for line in lines:
-            print(line, flush=True)
-        return model
-
-    def save_pretrained(
-        self, directory: str, *, adapters: bool = False
-    ) -> None:
-        """Writes `config.json` and `model.safetensors`; other files stay.
-
-        `from_pretrained` and transformers open the directory. Low-rank
-        adapters (LoRA) are added to the weights.
-
-        Args:
-            directory: made where it is missing.
-            adapters: whether to write only the adapters, and the weights of
-                heads that were trained, as PEFT does: `load_adapters` and
-                PEFT add them to the model they were trained on.
-
-        Raises:
-            UserError: when the directory is a file, for a quantized model,
-                and see `write_adapters`.
-        """
-        require(
-            files.isdir(directory) or not files.exists(directory),
-            f"{directory} is a file; name a directory.",
-        )
-        last = CONFIG_FILE if adapters else pretrained.CONFIG_FILE
-        with directories.local_directory(directory, last=last) as local:
-            if adapters:
-                write_adapters(local, self)
-                return
-            length = self.config.max_position_embeddings
-            pretrained.write_model_files(local, self, length)
-
-    def load_adapters(self, directory: str) -> None:
-        """Adds the low-rank adapters (LoRA) in a directory, ours or PEFT's.
-
-        Raises:
-            UserError: for adapters that do not fit the model.
-        """
-        read_adapters(local_adapters(directory), self)
 
 
 @functools.cache

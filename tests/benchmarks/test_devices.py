@@ -20,6 +20,14 @@ def program(tmp_path_factory, work):
     return Program(directory)
 
 
+@pytest.fixture(scope="module")
+def of_four(tmp_path_factory, work):
+    """A program of four replicas, without the values of its variables."""
+    directory = str(tmp_path_factory.mktemp("step"))
+    write_step_program(work, directory, num_replicas=4)
+    return Program(directory)
+
+
 @pytest.mark.slow
 def test_the_directory_has_what_the_step_takes_in_its_order(program):
     arguments = program.arguments()
@@ -60,15 +68,11 @@ def test_new_weights_and_moments_replace_the_old(program):
 
 
 @pytest.mark.slow
-def test_unwritten_values_are_of_the_variables_mean_and_deviation(
-    tmp_path, work
-):
-    write_step_program(work, str(tmp_path))
-    program = Program(str(tmp_path))
-    assert program.scalars() is None
+def test_unwritten_values_are_of_the_variables_mean_and_deviation(of_four):
+    assert of_four.scalars() is None
     for variable, value in zip(
-        program.description["state"][::-1],
-        program.arguments()[::-1],
+        of_four.description["state"][::-1],
+        of_four.arguments()[::-1],
         strict=False,
     ):
         assert value.dtype == variable["dtype"]
@@ -79,14 +83,12 @@ def test_unwritten_values_are_of_the_variables_mean_and_deviation(
 
 
 @pytest.mark.slow
-def test_replicas_add_up_every_gradient(tmp_path, work):
-    write_step_program(work, str(tmp_path), num_replicas=4)
+def test_replicas_add_up_every_gradient(of_four, work):
     model = make_probe(work).model
     gradients = 4 * sum(int(np.prod(v.shape)) for v in model.trainable_weights)
-    scalars = Program(str(tmp_path)).reduced_bytes() - gradients
+    scalars = of_four.reduced_bytes() - gradients
     assert 0 < scalars < 100
-    text = (tmp_path / "program.mlir").read_text()
-    assert "replica_groups = dense<[[0, 1, 2, 3]]>" in text
+    assert "replica_groups = dense<[[0, 1, 2, 3]]>" in of_four.text
 
 
 def test_the_bound_is_the_slower_of_arithmetic_and_memory():

@@ -2,9 +2,8 @@
 
 import json
 import os
-import subprocess
-import sys
 
+import keras
 import numpy as np
 import onnxruntime
 import pytest
@@ -67,7 +66,6 @@ def assert_same_outputs(run, function):
     [
         ("pretraining", "first"),
         ("multiple_choice", "pair_mean_ngrams"),
-        ("multiple_choice", "mean_max"),
         ("span", "first"),
     ],
 )
@@ -98,7 +96,6 @@ def test_litert_with_int8_is_near_and_smaller(converted):
     ("head", "pooling"),
     [
         ("classification", "mean_ngrams"),
-        ("classification", "mean_max"),
         ("span", "first"),
     ],
 )
@@ -118,15 +115,8 @@ def test_keras_loads_the_model(converted, tmp_path):
     names = ("input_ids", "input_mask", "segment_ids")
     values = [[[2, 11, 12, 3]], [[1, 1, 1, 1]], [[0, 0, 1, 1]]]
     inputs = dict(zip(names, map(np.array, values), strict=True))
-    program = (
-        "import json, sys, albert_tf, keras; albert_tf.models(); "
-        "model = keras.saving.load_model(sys.argv[1]); "
-        f"inputs = dict(zip({names}, keras.ops.array({values}))); "
-        "print(json.dumps(model(inputs)['logits'].numpy().tolist()))"
-    )
-    path = os.path.join(target, "model.keras")
-    output = subprocess.check_output([sys.executable, "-c", program, path])
+    loaded = keras.saving.load_model(os.path.join(target, "model.keras"))
     ours = load_model_directory(str(tmp_path / "source")).model
     np.testing.assert_allclose(
-        json.loads(output), ours(inputs)["logits"], **CLOSE
+        loaded(inputs)["logits"], ours(inputs)["logits"], **CLOSE
     )

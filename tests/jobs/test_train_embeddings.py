@@ -37,7 +37,7 @@ def run(documents, pretrained, run_dir, **changes):
         "num_train_steps": 20,
         "train_batch_size": 8,
         "eval_batch_size": 6,
-        "eval_steps": 1,
+        "eval_steps": 5,
         "learning_rate": 3e-3,
         "max_seq_length": 16,
         "save_checkpoints_steps": 5,

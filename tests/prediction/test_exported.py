@@ -63,8 +63,7 @@ def predictors(tiny_tokenizer, tmp_path_factory, classifier, export_dir):
             MultipleChoice(),
             [("a", "bada", "gule " * 9), ("", "tepu", "x"), ("a", *"bcd")],
         ),
-        (Spans(), [*QUESTIONS, ("", "a")]),
-        (AnswerableSpans(), QUESTIONS),
+        (AnswerableSpans(), [*QUESTIONS, ("", "a")]),
         (TokenClassification(), ["bada of\tgule", "tepu", "bada " * 40]),
     ],
 )

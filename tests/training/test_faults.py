@@ -13,15 +13,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from pretraining_runs import (
-    PowerCut,
-    after_calls,
-    assert_same_run,
-    contents,
-    cut_power,
-    lines_of,
-    terminate,
-)
+from pretraining_runs import after_calls, contents, lines_of, terminate
 
 from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import RuntimeConfig
@@ -33,24 +25,6 @@ from albert_tf.jobs import pretrain
 from albert_tf.records.shards import open_shards
 from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.training import loop, running_statistics
-
-
-@pytest.mark.slow
-def test_an_interrupted_and_resumed_run_is_the_same_run(
-    finished, start_run, tmp_path, monkeypatch
-):
-    whole, evaluation = finished
-    run_dir = tmp_path / "run"
-    # Before the first checkpoint; after an evaluation; in the last step, the
-    # sixth after the checkpoint of the evaluation.
-    for calls, evaluated in ((3, False), (7, True), (6, True)):
-        with monkeypatch.context() as patch, pytest.raises(PowerCut):
-            cut_power(patch, calls)
-            start_run()
-        assert not (run_dir / "model").exists()
-        assert (run_dir / "best_model").exists() == evaluated
-    assert start_run() == evaluation
-    assert_same_run(run_dir, whole)
 
 
 def test_a_finished_run_is_not_changed(fake_run, tmp_path):

@@ -151,6 +151,8 @@ def finished(request, tmp_path_factory, pretrained):
             "eval_batch_size": 16,
             "log_steps": 100,
             "eval_steps": 100,
+            # Each width is another trace.
+            "padding": "bucket" if request.param == "pairs" else "max",
         },
     )
     evaluation = run_finetuning(
@@ -274,7 +276,7 @@ def test_members_answer_by_their_own_thresholds(finished, tmp_path):
 
 
 @pytest.mark.slow
-def test_choices_in_micro_batches_and_in_bfloat16(tmp_path, pretrained):
+def test_choices_in_micro_batches(tmp_path, pretrained):
     """Micro-batches are of examples: the choices of one stay together."""
     for split in ("train", "dev"):
         choices(np.random.default_rng(3), tmp_path / split)
@@ -305,10 +307,6 @@ def test_choices_in_micro_batches_and_in_bfloat16(tmp_path, pretrained):
     assert len(whole) == 4
     parts = losses("parts", micro_batch_size=3)
     assert parts == pytest.approx(whole, rel=1e-4)
-    # As near to float32 as eight bits are.
-    halves = losses("halves", precision="bfloat16")
-    assert halves == pytest.approx(whole, rel=0.02)
-    assert halves != whole
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Runs on shards of each sentence objective."""
 
+import contextlib
+import io
 import re
 
 import pytest
@@ -18,17 +20,25 @@ def small_config(small_config):
     return override(small_config, {"num_hidden_layers": 1})
 
 
+@pytest.fixture(scope="module")
+def single(small_config, single_segments, tmp_path_factory):
+    """A run on single segments, its evaluation and what it printed."""
+    run_dir, printed = tmp_path_factory.mktemp("runs") / "single", io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        evaluation = run(small_config, single_segments, run_dir)
+    return run_dir, evaluation, printed.getvalue()
+
+
 @pytest.mark.slow
-def test_single_segments(small_config, single_segments, tmp_path, capsys):
-    evaluation = run(small_config, single_segments, tmp_path / "run")
-    printed = capsys.readouterr().out
+def test_single_segments(small_config, single_segments, single):
+    run_dir, evaluation, printed = single
     assert "objective none: single segments, masked LM alone" in printed
-    lines = lines_of(tmp_path / "run", "train", "eval")
+    lines = lines_of(run_dir, "train", "eval")
     for name in {*evaluation, *(name for line in lines for name in line)}:
         assert not re.search("sentence|order", name)
-    assert "masked_lm_loss" in lines_of(tmp_path / "run")[-1]
+    assert "masked_lm_loss" in lines_of(run_dir)[-1]
     metrics = evaluate_pretrained(
-        f"{tmp_path}/run/model",
+        f"{run_dir}/model",
         single_segments,
         split="eval",
         batch_size=16,
@@ -41,12 +51,11 @@ def test_single_segments(small_config, single_segments, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_training_continues_with_another_objective(
-    small_config, single_segments, next_sentences, tmp_path
+    small_config, single, next_sentences, tmp_path
 ):
-    config = override(small_config, {"num_train_steps": 1})
-    run(config, single_segments, tmp_path / "single")
-    initial = find_initial_weights(str(tmp_path / "single"))
-    config = override(config, {"sentence_objective": "nsp"})
+    initial = find_initial_weights(str(single[0]))
+    changes = {"num_train_steps": 1, "sentence_objective": "nsp"}
+    config = override(small_config, changes)
     evaluation = run(config, next_sentences, tmp_path / "next", initial=initial)
     assert "next_sentence_accuracy" in evaluation
     assert "majority_next_sentence_accuracy" in evaluation

@@ -9,7 +9,6 @@ from training_fixtures import NO_DROPOUT, random_model
 
 from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import MaskingConfig, RuntimeConfig, override
-from albert_tf.inputs import part_widths
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.jobs.evaluate import evaluate_pretraining
 from albert_tf.modeling.models import (
@@ -246,22 +245,6 @@ def test_xla_compiles_the_whole_step_of_one_replica(
     make_trainer(replicas, xla=True)
     assert compiled["graph_step"] == (replicas == 1)
     assert compiled["_forward_and_backward"]
-
-
-@pytest.mark.slow
-def test_a_step_by_length_is_that_of_the_whole_batch(
-    make_trainer, shards_dir, monkeypatch
-):
-    """Dropout on: a row's masks are those of its number."""
-    monkeypatch.setattr(part_widths, "_MULTIPLE", 2)
-    runs = []
-    for by_length in (False, True):
-        trainer = make_trainer()
-        batch = make_batches(shards_dir, by_length=by_length).batch(0)
-        losses = [trainer.train_step(batch)["loss"]]
-        runs.append((losses, weights_of(trainer)))
-    assert len(trainer.part_widths(batch)) == 4
-    assert_same_run(*runs[1], runs[0])
 
 
 def changed_paths(before, trainer):
@@ -539,24 +522,14 @@ def test_predictions_are_those_of_the_whole_batch():
 
 
 @pytest.mark.slow
-def test_no_retracing_warning_for_many_widths(caplog):
-    trainer = classifier()
-    tf.get_logger().addHandler(caplog.handler)
-    try:
-        for width in range(8, 14):
-            trainer.evaluation_step(random_texts(width), with_outputs=True)
-    finally:
-        tf.get_logger().removeHandler(caplog.handler)
-    assert not [r for r in caplog.records if "retracing" in r.getMessage()]
-
-
-@pytest.mark.slow
 def test_parts_of_a_batch_are_cut_to_their_widths(small_config):
-    """The step is that of the whole batch; only padding is cut."""
+    """The step is that of the whole batch; only padding is cut.
+
+    Dropout is on: a row's masks are those of its number.
+    """
     config = override(
         small_config,
         {
-            **NO_DROPOUT,
             "num_hidden_layers": 1,
             "num_warmup_steps": 0,
             "train_batch_size": 6,

@@ -26,7 +26,6 @@ from data_prep.pretraining import (
 )
 from data_prep.pretraining.beam_files import list_files
 from data_prep.pretraining.build_estimate import BuildEstimate, text_shares
-from data_prep.pretraining.local_runner import LocalRunner
 from data_prep.pretraining.record_maker import RecordMaker
 
 BEAM = {"runner": "beam"}
@@ -134,18 +133,6 @@ def test_the_bytes_are_those_of_the_local_runner(
 
 
 @pytest.mark.slow
-def test_processes_write_the_same_bytes(build, tmp_path, monkeypatch):
-    """All that a worker process needs can be sent to it; one starts sooner."""
-    root = str(Path(beam_runner.__file__).parents[1])
-    monkeypatch.setenv("PYTHONPATH", root)
-    settings = {"remove_duplicates": "paragraphs", "num_shards": 2}
-    build("local", **settings)
-    options = {"workers": 2, "runner_options": ["--direct_num_workers=1"]}
-    build("beam", **settings, runner="beam", **options)
-    assert_same(tmp_path)
-
-
-@pytest.mark.slow
 def test_a_worker_of_a_cluster_may_be_killed(build, tmp_path, monkeypatch):
     """On Dask, once a first shard is written; others do its work again."""
     root = str(Path(beam_runner.__file__).parents[2])
@@ -203,28 +190,32 @@ def test_a_failed_build_is_begun_anew(build, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["local", "beam"])
-def test_any_runner_resumes_a_build_whose_shards_are_written(
-    build, tmp_path, monkeypatch, first
+def test_a_build_whose_shards_are_written_is_resumed(
+    build, tmp_path, monkeypatch
 ):
+    """Also one that another runner has written."""
     build("local")
     with monkeypatch.context() as patch:
         patch.setattr(pretraining_data, "make_metadata", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            build("beam", runner=first)
+            build("beam")
     with pytest.raises(UserError, match="begun with other settings"):
         build("beam", runner="beam", random_seed=7)
     monkeypatch.setattr(beam_runner, "_make_shards", lambda *_: 1 / 0)
-    monkeypatch.setattr(LocalRunner, "_make_parts", lambda *_: 1 / 0)
     shard = tmp_path / "beam" / "train-00000-of-00001.tfrecord"
     whole = shard.read_bytes()
-    second = "local" if first == "beam" else "beam"
     shard.write_bytes(whole[:-1])
     with pytest.raises(ZeroDivisionError):
-        build("beam", runner=second)
+        build("beam", runner="beam")
     shard.write_bytes(whole)
-    build("beam", runner=second)
+    build("beam", runner="beam")
     assert_same(tmp_path)
+
+
+def test_workers_are_processes_of_beams_own_runner():
+    options = beam_engine.Engine([], 2)._options.get_all_options()
+    assert options["direct_running_mode"] == "multi_processing"
+    assert options["direct_num_workers"] == 2
 
 
 class MemoryFileSystem(FileSystem):

@@ -18,17 +18,13 @@ def test_answers_through_the_c_api(load, serve, exported, tmp_path):
     pairs = {"text": TEXTS, "text_pair": TEXTS[::-1]}
     questions = {"question": TEXTS[:3], "context": TEXTS[-3:]}
     given = [
-        ("masked_lm", "fill_mask", {"text": ["the [MASK] bada", ""]}),
         ("classification", "embed", {"text": TEXTS}),
         ("classification", "text_pair", pairs),
-        ("token_classification", "serving_default", {"text": TEXTS}),
         ("answerable_span", "serving_default", questions),
     ]
-    exports = {"classification": exported}
-    for head, _, _ in given:
-        if head not in exports:
-            place = str(tmp_path / head)
-            exports[head] = export_saved_model(load(head), place)
+    head = "answerable_span"
+    other = export_saved_model(load(head), str(tmp_path / head))
+    exports = {"classification": exported, head: other}
     requests = []
     for head, name, inputs in given:
         signature = ExportedModel(exports[head]).signatures[name]

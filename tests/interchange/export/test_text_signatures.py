@@ -166,22 +166,6 @@ def test_texts_without_words_have_no_labels(serve):
         assert set(got["words"].ravel()) <= {b""}
 
 
-@pytest.mark.slow
-def test_masks_are_filled_as_by_predict(load, serve):
-    texts = ["the [MASK] bada", "[MASK][MASK]", "no mask"]
-    got = serve("pretraining", "fill_mask", text=texts)
-    predictor = Predictor(load("pretraining"))
-    for row, filled in enumerate(predictor.fill_mask(texts[:2])):
-        for mask, candidates in enumerate(filled.candidates):
-            pieces, values = zip(*candidates, strict=True)
-            assert decoded(got["pieces"][row, mask]) == list(pieces)
-            np.testing.assert_allclose(
-                got["probabilities"][row, mask], values, **CLOSE
-            )
-    assert set(got["pieces"][2].ravel()) == {b""}
-    assert not got["probabilities"][2].any()
-
-
 def test_sentence_order_is_that_of_the_model(load, serve):
     got = serve(
         "pretraining",
@@ -202,23 +186,23 @@ def test_sentence_order_is_that_of_the_model(load, serve):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "head", ["pretraining", "sentence_embedding", "classification"]
-)
-def test_embeddings_are_those_of_predict(load, serve, head):
-    got = serve(head, "embed", text=TEXTS)
-    vectors = list(Predictor(load(head)).embed(TEXTS))
-    want = [vector.mean for vector in vectors]
-    np.testing.assert_allclose(got["mean_output"], want, **CLOSE)
-    if head == "sentence_embedding":
-        want = [vector.vector for vector in vectors]
-        np.testing.assert_allclose(got["mean_max_output"], want, **CLOSE)
+def test_embeddings_are_those_of_predict(load, serve):
+    got = serve("sentence_embedding", "embed", text=TEXTS)
+    vectors = list(Predictor(load("sentence_embedding")).embed(TEXTS))
+    for output, want in (
+        ("mean_output", [vector.mean for vector in vectors]),
+        ("mean_max_output", [vector.vector for vector in vectors]),
+    ):
+        np.testing.assert_allclose(got[output], want, **CLOSE)
     assert got["pooled_output"].shape == (len(TEXTS), 16)
-    if head != "classification":
-        default = serve(head, "serving_default", text=TEXTS)
-        np.testing.assert_array_equal(
-            default["mean_output"], got["mean_output"]
-        )
+    default = serve("sentence_embedding", "serving_default", text=TEXTS)
+    np.testing.assert_array_equal(default["mean_output"], got["mean_output"])
+
+
+def test_texts_without_masks_have_no_pieces(serve):
+    got = serve("pretraining", "fill_mask", text=["no mask"])
+    assert set(got["pieces"].ravel()) == {b""}
+    assert not got["probabilities"].any()
 
 
 def test_choices_that_leave_no_room(load):

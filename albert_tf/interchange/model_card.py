@@ -6,7 +6,6 @@ people.
 
 import dataclasses
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -107,7 +106,7 @@ def model_card(loaded: LoadedModel, facts: CardFacts) -> str:
     if loaded.task and not facts.base_model:
         base = loaded.task.base_model
         facts = dataclasses.replace(facts, base_model=base)
-    metadata = "\n".join(_yaml(_metadata(loaded, facts)))
+    metadata = _metadata(loaded, facts)
     parts = [
         f"---\n{metadata}\n---\n",
         f"# {facts.name}\n",
@@ -134,49 +133,42 @@ def is_unedited(card: str) -> bool:
     return found is not None and found[1] == digest
 
 
-def _metadata(loaded: LoadedModel, facts: CardFacts) -> dict[str, Any]:
-    """Returns what the hub reads; empty values are left out."""
-    task = loaded.task.task if loaded.task else ""
-    datasets = facts.datasets or tuple(_DATASETS.get(task, ())[:1])
+def _metadata(loaded: LoadedModel, facts: CardFacts) -> str:
+    """Returns what the hub reads, as YAML."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    pipeline = _PIPELINES.get(_head(loaded))
     library = facts.library
     if library == "transformers" and not _opens_in_transformers(loaded):
         library = "albert-tf"
-    metadata = {
-        "library_name": library,
-        "pipeline_tag": _PIPELINES.get(_head(loaded), ""),
-        "language": list(facts.languages),
-        "license": facts.license,
-        "base_model": facts.base_model.partition("@")[0],
-        "datasets": list(datasets),
-        "tags": ["albert", "albert-tf", *facts.tags],
-        "model-index": _results(loaded, facts),
-    }
-    return {name: value for name, value in metadata.items() if value}
-
-
-def _results(loaded: LoadedModel, facts: CardFacts) -> list[dict[str, Any]]:
-    """Returns the metrics in the form of the hub's `model-index`."""
-    if not facts.metrics:
-        return []
-    dataset = {"name": _data(loaded), "type": "own-data"}
-    if loaded.task and loaded.task.task in _DATASETS:
-        kind, config = _DATASETS[loaded.task.task]
-        dataset |= {"type": kind, "config": config, "split": "validation"}
-    metrics = [
-        {
-            "type": _METRICS.get(name, name),
-            "name": name,
-            "value": round(value, 6),
-        }
+    task = loaded.task.task if loaded.task else ""
+    dataset, config = _DATASETS.get(task, ("own-data", None))
+    results = [
+        EvalResult(
+            task_type=pipeline or "other",
+            dataset_type=dataset,
+            dataset_name=_data(loaded),
+            dataset_config=config,
+            dataset_split=config and "validation",
+            metric_type=_METRICS.get(name, name),
+            metric_name=name,
+            metric_value=round(value, 6),
+        )
         for name, value in facts.metrics.items()
     ]
-    pipeline = _PIPELINES.get(_head(loaded)) or "other"
-    result = {
-        "task": {"type": pipeline},
-        "dataset": dataset,
-        "metrics": metrics,
-    }
-    return [{"name": facts.name.rpartition("/")[2], "results": [result]}]
+    datasets = facts.datasets or ((dataset,) if config else ())
+    card = ModelCardData(
+        library_name=library,
+        pipeline_tag=pipeline,
+        language=[*facts.languages] or None,
+        license=facts.license or None,
+        base_model=facts.base_model.partition("@")[0] or None,
+        datasets=[*datasets] or None,
+        tags=["albert", "albert-tf", *facts.tags],
+        model_name=facts.name.rpartition("/")[2] if results else None,
+        eval_results=results or None,
+    )
+    return str(card.to_yaml())
 
 
 def _data(loaded: LoadedModel) -> str:
@@ -296,31 +288,3 @@ def _table(header: str, rows: Iterable[tuple[str, Any]]) -> Iterator[str]:
 
 def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
-
-
-def _yaml(value: Any, indent: str = "") -> Iterator[str]:
-    """Yields lines of YAML for nested dictionaries, lists and scalars.
-
-    Strings are quoted: `no`, a language, would be a boolean.
-    """
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            if isinstance(item, (Mapping, list)):
-                yield f"{indent}{name}:"
-                yield from _yaml(item, f"{indent}  ")
-            else:
-                yield f"{indent}{name}: {_scalar(item)}"
-        return
-    for item in value:
-        if not isinstance(item, Mapping):
-            yield f"{indent}- {_scalar(item)}"
-            continue
-        first, *others = _yaml(item, f"{indent}  ")
-        yield f"{indent}- {first.lstrip()}"
-        yield from others
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, str):
-        return json.dumps(_printable(value), ensure_ascii=False)
-    return json.dumps(value)

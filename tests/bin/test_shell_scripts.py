@@ -89,11 +89,6 @@ def test_a_failed_installation_is_tried_again(tmp_path):
         assert "pip install -r a.txt" in done.stdout
 
 
-# Programs in name only: a Python 3.11 says yes to every version, another
-# one only where no version is asked for.
-OTHER = STUB.replace("-c*) exit 0", "*\\'3.11\\'.split*) exit 1 ;; -c*) exit 0")
-
-
 @pytest.fixture
 def root(tmp_path):
     """A repository with bin/test and files of requirements."""
@@ -101,7 +96,7 @@ def root(tmp_path):
     (root / "bin").mkdir(parents=True)
     for name in ("bin/test", "bin/environment.sh"):
         (root / name).write_text((ROOT / name).read_text())
-    for name in ("", "-dev", "-parity", "-tfa"):
+    for name in ("", "-dev", "-parity"):
         (root / f"requirements{name}.txt").write_text(f"package{name}")
     return root
 
@@ -119,28 +114,16 @@ def test_slow_tests_are_run_when_all_are(tmp_path, root, every):
     assert "\nbin/test --all " in (ROOT / ".ci/run").read_text()
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_parity_uses_environments_of_its_own(tmp_path, root, there):
-    python = executable(tmp_path / "stub", STUB if there else OTHER)
-    # Nothing else that the PATH might have is a Python 3.11.
-    executable(tmp_path / "path/python3.11", "exit 1")
+def test_parity_uses_an_environment_of_its_own(tmp_path, root):
+    python = executable(tmp_path / "stub", STUB)
     done = bash(
-        *(str(root / "bin/test"), "--parity", "-k", "one"),
-        PATH=f"{tmp_path / 'path'}:{os.environ['PATH']}",
-        PYTHON=python,
-        ALBERT_TFA_PYTHON="of the caller",
+        *(str(root / "bin/test"), "--parity", "-k", "one"), PYTHON=python
     )
     tested = done.stdout.splitlines()[-1]
-    theirs = str(root / ".venv-tfa/bin/python") if there else ""
-    assert tested.startswith(
-        f"tested by {root}/.venv-parity/bin/python with {theirs}:"
-    ), done.stderr
+    environment = f"{root}/.venv-parity/bin/python"
+    assert tested.startswith(f"tested by {environment}"), done.stderr
     assert "-o python_files=parity_*.py -o testpaths=tests/parity" in tested
     assert tested.endswith(" -k one")
-    assert ("comparison with tensorflow-addons is left out" in done.stdout) is (
-        not there
-    )
-    assert (root / ".venv-tfa").exists() is there
     assert not (root / ".venv").exists()
 
 

@@ -9,7 +9,6 @@ import importlib.metadata
 import os
 import platform
 import shlex
-import subprocess
 import sys
 
 import pytest
@@ -129,26 +128,9 @@ def made_by(config):
     versions = [
         f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES
     ]
-    lines = [
+    return [
         f"Command: bin/test --parity (python -m pytest {arguments})",
         f"Machine: {cpu_model()}, {os.cpu_count()} cores, "
         f"{platform.system()} {platform.machine()}",
         f"Python {platform.python_version()}, {', '.join(versions)}",
     ]
-    python = os.environ.get("ALBERT_TFA_PYTHON")
-    if python:
-        lines.append(f"For tensorflow-addons: {tfa_versions(python)}")
-    return lines
-
-
-def tfa_versions(python):
-    """The versions in the environment of tensorflow-addons."""
-    program = (
-        "import importlib.metadata as m, platform\n"
-        "print('Python ', platform.python_version(), *("
-        "f', {n} {m.version(n)}' for n in ('tensorflow', 'tensorflow-addons',"
-        " 'numpy')), sep='')"
-    )
-    return subprocess.run(
-        [python, "-c", program], capture_output=True, text=True, check=True
-    ).stdout.strip()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, require, to_dict
+from albert_tf.config import FeatureConfig, Log, require, to_dict
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
 from albert_tf.records import counter_rng
@@ -57,7 +57,7 @@ def build_finetuning_data(
     num_shards: int = 0,
     seed: int = 12345,
     workers: int = 1,
-    log: Callable[[str], None] = print,
+    log: Log = print,
 ) -> dict[str, Any]:
     """Writes the records of a task and returns their metadata.json.
 
@@ -140,7 +140,7 @@ def _labels(
     task: Task,
     data_dir: str,
     examples: Mapping[str, Sequence[Any]],
-    log: Callable[[str], None],
+    log: Log,
 ) -> list[str]:
     """Returns the task's labels: by default those of training examples."""
     labels = list(task.labels)

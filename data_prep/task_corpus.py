@@ -4,10 +4,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from albert_tf.config import require
+from albert_tf.config import Log, require
 from albert_tf.io import files
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.examples import Log
 
 # Single texts are short; several fill a sequence.
 _TEXTS_PER_DOCUMENT = 20

@@ -17,12 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.config import UserError, differences, require
+from albert_tf.config import Log, UserError, differences, require
 from albert_tf.io import directories, files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.text.normalization import normalize, truncate_utf8
@@ -58,7 +58,7 @@ def train_vocabulary(
     sample_characters: int = 50_000_000,  # with 1.4 GB of memory
     character_coverage: float = 0.99995,
     source: str = "",
-    log: Callable[[str], None] = lambda line: None,
+    log: Log = lambda line: None,
 ) -> dict[str, Any]:
     """Trains a vocabulary unless it exists already; returns its summary.
 
@@ -240,7 +240,7 @@ def _train(
     sentences: list[str],
     vocab_size: int,
     character_coverage: float,
-    log: Callable[[str], None],
+    log: Log,
 ) -> bytes:
     """Returns a SentencePiece model by the recipe."""
     require(
@@ -281,7 +281,7 @@ def _train(
 def _feed(
     process: subprocess.Popen,
     sentences: Iterable[str],
-    log: Callable[[str], None],
+    log: Log,
 ) -> str:
     """Gives the trainer its sentences and logs its stages.
 

@@ -13,13 +13,13 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tqdm import tqdm
 
 from albert_tf.cluster.children import Children, exit_status
 from albert_tf.cluster.stops import DIVERGED
-from albert_tf.config import UserError
+from albert_tf.config import Log, UserError
 from albert_tf.io import files
 from albert_tf.io.locks import locked
 from experiments import ledger as states
@@ -29,7 +29,6 @@ from experiments.units import KINDS, Figures, Unit, in_order
 _POLL_SECONDS = 0.5
 _LOG = "log.txt"
 _BAR = "{n_fmt}/{total_fmt} jobs |{bar}| {elapsed}{postfix}"
-Log = Callable[[str], None]
 
 
 @dataclasses.dataclass

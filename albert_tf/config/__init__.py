@@ -7,19 +7,17 @@ from albert_tf.config.data import (
 )
 from albert_tf.config.fields import (
     Config,
-    UserError,
     as_default,
     differences,
     from_dict,
     given_settings,
     lookup,
     override,
-    require,
     setting_fields,
-    shown,
     to_dict,
     without_removed,
 )
+from albert_tf.config.messages import Log, UserError, listed, require, shown
 from albert_tf.config.model import (
     SHARING,
     TASK_SETTINGS,

@@ -11,21 +11,13 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
+from albert_tf.config.messages import UserError, require, shown
+
 Row = TypeVar("Row")
 
 # Settings that earlier versions recorded in config.json. None of them changed
 # a result, so that a run without them is the same run.
 _REMOVED = {"pack_sequences"}
-
-
-class UserError(ValueError):
-    """A user's mistake, in one line: setting, value, allowed values."""
-
-
-def require(condition: bool, message: str) -> None:
-    """Raises UserError with `message` unless `condition` holds."""
-    if not condition:
-        raise UserError(message)
 
 
 def lookup(
@@ -78,13 +70,6 @@ def setting(
             "flag": flag,
         },
     )
-
-
-def shown(value: Any) -> str:
-    """Returns a value for an error message: one line, never a long one."""
-    # Arrays and data frames have several lines.
-    text = " ".join(repr(value).splitlines())
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _check_value(field: dataclasses.Field, value: Any) -> Any:

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
-from albert_tf.config.fields import Section, require, setting
+from albert_tf.config.fields import Section, setting
+from albert_tf.config.messages import require
 
 # Far above every real model, however much its layers share: a configuration
 # that asks for more is a mistake or malicious.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from albert_tf.config.fields import UserError, require
+from albert_tf.config.messages import UserError, require
 
 Value = TypeVar("Value")
 

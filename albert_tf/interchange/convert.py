@@ -2,11 +2,11 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from albert_tf.config import ModelConfig, lookup, override, require
+from albert_tf.config import Log, ModelConfig, lookup, override, require
 from albert_tf.interchange.formats import (
     FORMATS,
     REPLACEABLE,
@@ -54,7 +54,7 @@ def convert(
     *,
     tokenizer: str = "",
     overwrite: bool = False,
-    log: Callable[[str], None] = print,
+    log: Log = print,
     **options: Any,
 ) -> None:
     """Writes the model at `from_path` to the directory `to_path`.
@@ -90,7 +90,7 @@ def converted(
     changes: Mapping[str, object] | None = None,
     merge: str = "equal",
     allow_missing: bool = False,
-    log: Callable[[str], None] = print,
+    log: Log = print,
 ) -> LoadedModel:
     """Returns the model at `from_path` as a format has it, and its task.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from albert_tf.config import (
     FinetuneConfig,
+    Log,
     ModelConfig,
     RuntimeConfig,
     given_settings,
@@ -28,7 +29,6 @@ from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.rundir.run_directory import extended
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.recipes import RECIPES, Recipe, with_recipe

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import FinetuneConfig, UserError, require
+from albert_tf.config import FinetuneConfig, Log, UserError, listed, require
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.class_weights import imbalance
-from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import LabelUnits

@@ -2,11 +2,11 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from albert_tf import __version__
-from albert_tf.config import require
+from albert_tf.config import Log, require
 from albert_tf.interchange.convert import converted
 from albert_tf.interchange.formats import FORMATS, REPLACEABLE
 from albert_tf.interchange.model_card import (
@@ -19,8 +19,6 @@ from albert_tf.io import files, hub
 from albert_tf.io.json_files import read_json
 from albert_tf.rundir import run_results
 from albert_tf.rundir.run_directory import CONFIG
-
-Log = Callable[[str], None]
 
 # Weights of a model that is replaced, in formats that are not written here.
 _OTHER_WEIGHTS = (

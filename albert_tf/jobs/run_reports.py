@@ -5,6 +5,7 @@ from typing import Any
 
 from albert_tf.config import (
     FinetuneConfig,
+    Log,
     MaskingConfig,
     PretrainConfig,
     from_dict,
@@ -36,7 +37,6 @@ from albert_tf.report.run_sections import recorded_run
 from albert_tf.report.sample_predictions import MaskedSample, masked_samples
 from albert_tf.rundir.run_results import result
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.splits import folded
 

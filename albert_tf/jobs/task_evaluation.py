@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import UserError, override, require
+from albert_tf.config import Log, UserError, listed, override, require
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.interchange.model_directory import (
     LoadedModel,
@@ -19,7 +19,6 @@ from albert_tf.jobs.recorded_division import (
     divided_as_in_training,
 )
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.base import Prediction, ScoredExamples, Table
 from albert_tf.training.evaluator import Evaluator

@@ -10,6 +10,7 @@ import numpy as np
 
 from albert_tf.config import (
     EmbeddingConfig,
+    Log,
     ModelConfig,
     RuntimeConfig,
     UserError,
@@ -38,7 +39,6 @@ from albert_tf.modeling.models import AlbertForSentenceEmbedding, AlbertModel
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.rundir.run_directory import extended
 from albert_tf.search.ranking import recall, right_ranks
-from albert_tf.tasks.examples import Log
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.job import Job, strategy_for
 from albert_tf.training.loop import train

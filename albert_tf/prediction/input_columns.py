@@ -4,11 +4,10 @@ import contextlib
 import itertools
 from collections.abc import Sequence
 
-from albert_tf.config import UserError, require, shown
+from albert_tf.config import Log, UserError, listed, require, shown
 from albert_tf.prediction.forms import Form
 from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.custom import columns_flag
-from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.columns import infer_columns
 from albert_tf.tasks.formats.json_values import shown_json
 from albert_tf.tasks.formats.race import question_with_option

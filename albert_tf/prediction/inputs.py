@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from albert_tf.config import UserError, require
+from albert_tf.config import Log, UserError, listed, require
 from albert_tf.io import files
 from albert_tf.io.compression import open_plain
 from albert_tf.io.encoding import refuse_other_than_text
@@ -30,7 +30,6 @@ from albert_tf.prediction.input_columns import (
     joined_words,
     texts_of,
 )
-from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.conll import read_conll
 from albert_tf.tasks.formats.json_values import (
     array_elements,

@@ -13,12 +13,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from albert_tf.config import UserError, require, shown
+from albert_tf.config import Log, UserError, listed, require, shown
 from albert_tf.prediction.forms import Input
 from albert_tf.prediction.inputs import Table, json_columns
 from albert_tf.prediction.modes import Mode
 from albert_tf.prediction.outputs import cell_of
-from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.arrow import ArrowRow, load_pyarrow
 from albert_tf.tasks.formats.class_folders import TextFile
 from albert_tf.tasks.formats.json_values import parse_line

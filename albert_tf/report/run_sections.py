@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.cluster.environment import environment, source_commit
-from albert_tf.config import ModelConfig, to_dict
+from albert_tf.config import Log, ModelConfig, to_dict
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json
 from albert_tf.report.figures import Line, draw_lines
@@ -29,9 +29,7 @@ REPORT_FILE = "report.html"
 _MAX_POINTS = 500
 
 
-def write_report(
-    run_dir: str, make_page: Callable[[], Page], log: Callable[[str], None]
-) -> None:
+def write_report(run_dir: str, make_page: Callable[[], Page], log: Log) -> None:
     """Writes report.html into a run directory.
 
     Whatever fails is logged: the run itself is complete.

@@ -2,8 +2,8 @@
 
 import errno
 import os
-from collections.abc import Callable
 
+from albert_tf.config import Log
 from albert_tf.io import files
 
 
@@ -14,7 +14,7 @@ class AppendLog:
     whole entries only.
     """
 
-    def __init__(self, path: str, log: Callable[[str], None]) -> None:
+    def __init__(self, path: str, log: Log) -> None:
         self._path = path
         self._log = log
         self._pending: list[bytes] = []

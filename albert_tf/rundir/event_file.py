@@ -8,7 +8,7 @@ import io
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -20,6 +20,7 @@ from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.util.tensor_util import make_tensor_proto
 
+from albert_tf.config import Log
 from albert_tf.records.tfrecord import write_records
 from albert_tf.rundir.append_log import AppendLog
 
@@ -83,9 +84,7 @@ def tag(name: str) -> str:
 class EventFile(AppendLog):
     """A new event file in a directory that may hold earlier ones."""
 
-    def __init__(
-        self, directory: str, start_step: int, log: Callable[[str], None]
-    ) -> None:
+    def __init__(self, directory: str, start_step: int, log: Log) -> None:
         """Begins the file with the mark of a (re)start at `start_step`."""
         # TensorBoard reads files in the order of their names.
         name = (

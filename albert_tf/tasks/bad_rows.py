@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from albert_tf.config import UserError
-from albert_tf.tasks.examples import Log, listed
+from albert_tf.config import Log, UserError, listed
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")

@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from albert_tf.config import require
-from albert_tf.tasks.examples import Log
+from albert_tf.config import Log, require
 from albert_tf.tasks.kinds.base import Kind, Metric
 
 

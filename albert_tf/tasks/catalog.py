@@ -3,9 +3,10 @@
 import dataclasses
 import os
 
+from albert_tf.config import Log
 from albert_tf.tasks.base import Task, recipe
 from albert_tf.tasks.custom import CLASSIFICATION, ENTITIES, MULTI_LABEL
-from albert_tf.tasks.examples import ChoiceExample, Log
+from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.formats.question_rows import QUESTION_ROWS, read_questions
 from albert_tf.tasks.formats.race import LEVELS, read_race
 from albert_tf.tasks.glue import GLUE_TASKS

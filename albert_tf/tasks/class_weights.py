@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from albert_tf.config import require, shown
-from albert_tf.tasks.examples import listed
+from albert_tf.config import listed, require, shown
 
 BALANCED = "balanced"
 # Share of a class from which on the others are easily missed.

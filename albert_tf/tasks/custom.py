@@ -9,9 +9,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from albert_tf.config import UserError, require
+from albert_tf.config import Log, UserError, require
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.examples import Log
 from albert_tf.tasks.formats.columns import (
     choice_examples,
     infer_columns,

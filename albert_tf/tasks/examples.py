@@ -1,14 +1,8 @@
 """Examples of tasks: one class for each form."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
 
 from albert_tf.config import UserError, shown
-
-# Takes a line for the user.
-Log = Callable[[str], None]
-# Of a name in a message, and of several together.
-_NAME_CHARACTERS, _LIST_CHARACTERS = 60, 300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,28 +100,3 @@ class Question:
     context: str
     answers: tuple[Answer, ...] | None
     location: str
-
-
-def listed(
-    names: Iterable[str],
-    most: int = 3,
-    *,
-    separator: str = ", ",
-    longest: int | None = _NAME_CHARACTERS,
-) -> str:
-    """Returns names for a message: one line, the first few of many.
-
-    There are `most` of them, fewer if they are long, each cut to `longest`.
-    """
-    names = list(names)
-    parts: list[str] = []
-    for name in names[:most]:
-        name = name[:longest]
-        parts.append(name if name.isprintable() else repr(name))
-        if len(separator.join(parts)) > _LIST_CHARACTERS:
-            # One at least.
-            parts = parts[:-1] or parts
-            break
-    more = len(names) - len(parts)
-    text = separator.join(parts)
-    return f"{text} and {more} others" if more > 0 else text

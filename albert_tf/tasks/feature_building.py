@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, to_dict
+from albert_tf.config import FeatureConfig, Log, to_dict
 from albert_tf.io import files
 from albert_tf.io.worker_signals import workers_without_interrupts
-from albert_tf.tasks.examples import Log
 from albert_tf.tasks.features import Features, concatenated
 from albert_tf.tasks.kinds.base import Kind
 from albert_tf.text.tokenizer_base import Tokenizer

@@ -5,10 +5,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from albert_tf.config import require
+from albert_tf.config import Log, require
 from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.base import Task, recipe
-from albert_tf.tasks.examples import Example, Log
+from albert_tf.tasks.examples import Example
 from albert_tf.tasks.formats.tables import Row, read_table
 from albert_tf.tasks.kinds.base import Metric
 from albert_tf.tasks.kinds.classification import Classification

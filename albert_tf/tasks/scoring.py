@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
-from albert_tf.config import UserError, require, shown
+from albert_tf.config import UserError, listed, require, shown
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS, RaceFiles
-from albert_tf.tasks.examples import ChoiceExample, Example, Question, listed
+from albert_tf.tasks.examples import ChoiceExample, Example, Question
 from albert_tf.tasks.formats.json_values import (
     check,
     read_large_json,

@@ -6,10 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from albert_tf.config import UserError, require
+from albert_tf.config import Log, UserError, listed, require
 from albert_tf.io import files
 from albert_tf.io.compression import SUFFIXES, plain_name
-from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.arrow import FIRST_PART
 from albert_tf.tasks.formats.rows import (
     EXTENSIONS,

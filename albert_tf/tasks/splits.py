@@ -9,9 +9,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from albert_tf.config import require
+from albert_tf.config import Log, listed, require
 from albert_tf.tasks.base import Reader, Task
-from albert_tf.tasks.examples import Log, listed
 
 TRAIN, DEV = "train", "dev"
 DEFAULT_FRACTION = 0.1

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -12,6 +12,7 @@ from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import (
     EmbeddingConfig,
     FinetuneConfig,
+    Log,
     ModelConfig,
     PretrainConfig,
     RuntimeConfig,
@@ -90,7 +91,7 @@ class Job(abc.ABC):
     depths: DepthSchedule = dataclasses.field(default_factory=DepthSchedule)
     warnings: tuple[str, ...] = ()
     last_changes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    log: Callable[[str], None] = print
+    log: Log = print
     trainer: Trainer = dataclasses.field(init=False)
 
     @abc.abstractmethod

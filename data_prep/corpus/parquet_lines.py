@@ -3,9 +3,8 @@
 import json
 from collections.abc import Callable, Iterator
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, listed, require
 from albert_tf.io import files
-from albert_tf.tasks.examples import listed
 from albert_tf.tasks.formats.arrow import load_pyarrow
 
 PARQUET_SUFFIX = ".parquet"

@@ -13,12 +13,13 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 from tqdm import tqdm
 
 from albert_tf.config import (
+    Log,
     PretrainingDataConfig,
     UserError,
     differences,
@@ -232,7 +233,7 @@ class BuildDirectory:
         )
         return result if intact else None
 
-    def check_room(self, plan: BuildPlan, log: Callable[[str], None]) -> None:
+    def check_room(self, plan: BuildPlan, log: Log) -> None:
         """Logs the size of the build; raises UserError if it does not fit.
 
         The parts that lie between corpus and shards are as large as the

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from albert_tf.config import (
+    Log,
     MaskingConfig,
     PretrainingDataConfig,
     UserError,
@@ -88,7 +89,7 @@ def build_pretraining_data(
     runner_options: Sequence[str] = (),
     report: bool = False,
     progress: Progress = no_progress,
-    log: Callable[[str], None] = lambda line: None,
+    log: Log = lambda line: None,
 ) -> dict[str, Any]:
     """Writes a shard directory and returns its metadata.
 
@@ -153,7 +154,7 @@ def _carry_out(
     engine: Any,
     tokenizer: Tokenizer,
     directory: BuildDirectory,
-    log: Callable[[str], None],
+    log: Log,
     write_page: Callable[..., None] | None,
 ) -> dict[str, Any]:
     """Writes what a plan has; returns the metadata."""
@@ -189,7 +190,7 @@ def _carry_out(
 def _write_page(
     directory: BuildDirectory,
     make_page: Callable[[], Page],
-    log: Callable[[str], None],
+    log: Log,
 ) -> None:
     """Writes report.html; whatever fails is logged, since shards are whole."""
     path = os.path.join(directory.path, REPORT_FILE)
@@ -213,9 +214,7 @@ def _refuse_own_files(files: Sequence[CorpusFile], output_dir: str) -> None:
             )
 
 
-def _log_wrapped(
-    files: Sequence[CorpusFile], log: Callable[[str], None]
-) -> None:
+def _log_wrapped(files: Sequence[CorpusFile], log: Log) -> None:
     for file in files:
         if file.form == "wrapped":
             log(

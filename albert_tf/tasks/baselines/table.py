@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError
+from albert_tf.config import FeatureConfig, Log, UserError
 from albert_tf.io import files
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines import linear_tags, linear_texts, similarity
-from albert_tf.tasks.examples import ChoiceExample, Log, WordsExample
+from albert_tf.tasks.examples import ChoiceExample, WordsExample
 from albert_tf.tasks.feature_building import cached, examples_digest
 from albert_tf.tasks.kinds.base import Kind, ScoredExamples
 from albert_tf.tasks.kinds.classification import Classification

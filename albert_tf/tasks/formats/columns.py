@@ -5,14 +5,9 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from albert_tf.config import require, shown
+from albert_tf.config import listed, require, shown
 from albert_tf.tasks.bad_rows import RowError
-from albert_tf.tasks.examples import (
-    ChoiceExample,
-    Example,
-    MultiLabelExample,
-    listed,
-)
+from albert_tf.tasks.examples import ChoiceExample, Example, MultiLabelExample
 from albert_tf.tasks.formats.race import LETTERS, question_with_option
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import (

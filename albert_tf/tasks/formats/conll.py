@@ -4,9 +4,9 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from albert_tf.config import require, shown
+from albert_tf.config import Log, require, shown
 from albert_tf.tasks.bad_rows import BadRows, RowError
-from albert_tf.tasks.examples import Log, WordsExample
+from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.tables import read_lines
 
 _ADVICE = (

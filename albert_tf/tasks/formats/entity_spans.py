@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from albert_tf.config import require, shown
+from albert_tf.config import listed, require, shown
 from albert_tf.tasks.bad_rows import RowError
-from albert_tf.tasks.examples import WordsExample, listed
+from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.columns import have_labels
 from albert_tf.tasks.formats.json_values import shown_json
 from albert_tf.tasks.formats.record import Record, Roles

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
-from albert_tf.config import shown
+from albert_tf.config import Log, shown
 from albert_tf.io import files
 from albert_tf.io.compression import plain_name
 from albert_tf.tasks.bad_rows import RowError
-from albert_tf.tasks.examples import Answer, Log, Question
+from albert_tf.tasks.examples import Answer, Question
 from albert_tf.tasks.formats.columns import have_labels
 from albert_tf.tasks.formats.json_values import (
     parse_line,

@@ -8,14 +8,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from albert_tf.config import require, shown
+from albert_tf.config import Log, listed, require, shown
 from albert_tf.io import files
 from albert_tf.io.compression import plain_name
 from albert_tf.tasks.bad_rows import BadRows, RowError
-from albert_tf.tasks.examples import (
-    Log,
-    listed,
-)
 from albert_tf.tasks.formats.arrow import (
     ArrowRow,
     ArrowTable,

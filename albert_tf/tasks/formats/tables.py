@@ -11,10 +11,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from albert_tf.config import UserError, lookup, require
+from albert_tf.config import Log, UserError, lookup, require
 from albert_tf.io.compression import open_plain
 from albert_tf.io.encoding import HEAD_BYTES, refuse_other_than_text
-from albert_tf.tasks.examples import Log
 
 # By the extension of a file.
 DELIMITERS = {".tsv": "\t", ".csv": ","}

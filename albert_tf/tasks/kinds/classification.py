@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, require, shown
+from albert_tf.config import FeatureConfig, listed, require, shown
 from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.class_weights import class_weights
-from albert_tf.tasks.examples import Example, listed
+from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
     CallSignature,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, require, shown
+from albert_tf.config import FeatureConfig, listed, require, shown
 from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.class_weights import BALANCED, balanced, class_weights
-from albert_tf.tasks.examples import MultiLabelExample, listed
+from albert_tf.tasks.examples import MultiLabelExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
     CallSignature,

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.examples import Question, listed
+from albert_tf.config import FeatureConfig, UserError, listed
+from albert_tf.tasks.examples import Question
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import span_answers
 from albert_tf.tasks.kinds.base import (

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError, require, shown
+from albert_tf.config import FeatureConfig, UserError, listed, require, shown
 from albert_tf.tasks.bad_rows import RowError, made_of_all
 from albert_tf.tasks.class_weights import class_weights
-from albert_tf.tasks.examples import WordsExample, listed
+from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.kinds.base import (
     CallSignature,

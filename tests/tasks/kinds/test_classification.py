@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from albert_tf.config import FeatureConfig, UserError
+from albert_tf.config import FeatureConfig, UserError, listed
 from albert_tf.tasks import feature_building
-from albert_tf.tasks.examples import Example, listed
+from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.kinds.classification import Classification, class_error
 from albert_tf.tasks.metrics import scalar

@@ -1,0 +1,51 @@
+"""What users read: errors of one line, values and names in them, a log."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+# Takes a line for the user.
+Log = Callable[[str], None]
+# Of a name in a message, and of several together.
+_NAME_CHARACTERS, _LIST_CHARACTERS = 60, 300
+
+
+class UserError(ValueError):
+    """A user's mistake, in one line: setting, value, allowed values."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raises UserError with `message` unless `condition` holds."""
+    if not condition:
+        raise UserError(message)
+
+
+def shown(value: Any) -> str:
+    """Returns a value for an error message: one line, never a long one."""
+    # Arrays and data frames have several lines.
+    text = " ".join(repr(value).splitlines())
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def listed(
+    names: Iterable[str],
+    most: int = 3,
+    *,
+    separator: str = ", ",
+    longest: int | None = _NAME_CHARACTERS,
+) -> str:
+    """Returns names for a message: one line, the first few of many.
+
+    There are `most` of them, fewer if they are long, each cut to `longest`.
+    """
+    names = list(names)
+    parts: list[str] = []
+    for name in names[:most]:
+        name = name[:longest]
+        parts.append(name if name.isprintable() else repr(name))
+        if len(separator.join(parts)) > _LIST_CHARACTERS:
+            # One at least.
+            parts = parts[:-1] or parts
+            break
+    more = len(names) - len(parts)
+    text = separator.join(parts)
+    return f"{text} and {more} others" if more > 0 else text

@@ -26,6 +26,7 @@ from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training import loop, run_state
 
 
+@pytest.mark.slow
 def test_artifacts(finished, small_config):
     run_dir, evaluation = finished
     assert sorted(os.listdir(run_dir)) == [
@@ -49,6 +50,7 @@ def test_artifacts(finished, small_config):
     assert sorted(os.listdir(run_dir / "checkpoints")) == ["step-12", "step-8"]
 
 
+@pytest.mark.slow
 def test_trust_ratios_are_logged(finished):
     """Of every matrix; the Monitor summarises them."""
     run_dir, _ = finished
@@ -403,6 +405,7 @@ def test_user_errors(small_config, shards_dir, tmp_path, changes, message):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_starts_from_given_weights(finished, fake_run, tmp_path):
     run_dir, _ = finished
     fake_run(initial=find_initial_weights(str(run_dir)))

@@ -14,6 +14,7 @@ def sections(finished, shards_dir):
     return {section.title: section.parts for section in page.sections}
 
 
+@pytest.mark.slow
 def test_curves(sections):
     names = [part.name for part in sections["Training"]]
     assert names == [
@@ -25,6 +26,7 @@ def test_curves(sections):
     assert all(isinstance(part, Figure) for part in sections["Training"])
 
 
+@pytest.mark.slow
 def test_masks_of_held_out_text(sections):
     texts = sections["Held-out text with masks"][::2]
     tables = sections["Held-out text with masks"][1::2]
@@ -37,6 +39,7 @@ def test_masks_of_held_out_text(sections):
             assert len(predicted) == 4
 
 
+@pytest.mark.slow
 def test_data_and_settings(sections, shards_dir):
     (table,) = sections["Data"]
     metadata = read_metadata(shards_dir)
@@ -46,6 +49,7 @@ def test_data_and_settings(sections, shards_dir):
     assert ["num_train_steps", "12", "125000"] in table.rows
 
 
+@pytest.mark.slow
 def test_without_shards_there_are_no_samples(finished):
     page = pretraining_report(str(finished[0]))
     titles = [section.title for section in page.sections]

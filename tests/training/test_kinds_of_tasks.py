@@ -125,6 +125,8 @@ KINDS = {
     "questions": (questions, "SQuAD1.1", "f1", 90.0),
     "doubtful_questions": (doubtful_questions, "SQuAD2.0", "best_f1", 85.0),
 }
+# Those with batches of several widths.
+BUCKETED = ("pairs", "several")
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +154,7 @@ def finished(request, tmp_path_factory, pretrained):
             "log_steps": 100,
             "eval_steps": 100,
             # Each width is another trace.
-            "padding": "bucket" if request.param == "pairs" else "max",
+            "padding": "bucket" if request.param in BUCKETED else "max",
         },
     )
     evaluation = run_finetuning(

@@ -200,9 +200,10 @@ def test_embeddings_are_those_of_predict(load, serve):
 
 
 def test_texts_without_masks_have_no_pieces(serve):
-    got = serve("pretraining", "fill_mask", text=["no mask"])
-    assert set(got["pieces"].ravel()) == {b""}
-    assert not got["probabilities"].any()
+    texts = ["no mask", "the [MASK] bada"]
+    got = serve("pretraining", "fill_mask", text=texts)
+    assert set(got["pieces"][0].ravel()) == {b""}
+    assert not got["probabilities"][0].any()
 
 
 def test_choices_that_leave_no_room(load):

@@ -19,7 +19,7 @@ from albert_tf.prediction.inputs import Table, json_columns
 from albert_tf.prediction.modes import Mode
 from albert_tf.prediction.outputs import cell_of
 from albert_tf.tasks.examples import Log, listed
-from albert_tf.tasks.formats.arrow import ArrowRow, load_pyarrow
+from albert_tf.tasks.formats.arrow import ArrowRow, load_pyarrow, text_of
 from albert_tf.tasks.formats.class_folders import TextFile
 from albert_tf.tasks.formats.json_values import parse_line
 from albert_tf.tasks.formats.rows import (
@@ -417,6 +417,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, bytes):
+        return str(text_of(value))
     return str(value)
 
 

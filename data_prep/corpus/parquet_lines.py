@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
@@ -10,6 +11,13 @@ from albert_tf.tasks.formats.arrow import load_pyarrow
 
 PARQUET_SUFFIX = ".parquet"
 _BATCH_ROWS = 256
+
+
+def _text(value: Any) -> str:
+    """Returns a value that JSON has not as text; bytes as those of a file."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    return str(value)
 
 
 def parquet_reader(path: str, column: str) -> Callable[[int], memoryview]:
@@ -37,7 +45,7 @@ def parquet_reader(path: str, column: str) -> Callable[[int], memoryview]:
         try:
             for batch in table.iter_batches(_BATCH_ROWS, columns=[column]):
                 for row in batch.to_pylist():
-                    yield json.dumps(row, default=str).encode() + b"\n"
+                    yield json.dumps(row, default=_text).encode() + b"\n"
         except arrow.ArrowException as error:
             raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
 

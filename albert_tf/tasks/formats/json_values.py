@@ -157,10 +157,13 @@ def _fault(value: Any, schema: Any) -> str:
 
 
 def shown_json(value: Any) -> str:
-    """Returns a value for a message: one line, never a long one."""
-    text = json.dumps(value, ensure_ascii=False)
+    """Returns a value for a message: one line, never a long one.
+
+    Bytes of Parquet, which JSON has not, are as Python shows them.
+    """
+    text = json.dumps(value, ensure_ascii=False, default=str)
     if not text.isprintable():
-        text = json.dumps(value)
+        text = json.dumps(value, default=str)
     if len(text) <= _SHOWN_CHARACTERS:
         return text
     return f"{text[: _SHOWN_CHARACTERS - 1]}…"

@@ -28,6 +28,9 @@ NPY = ".npy"
 # Of files' names; those without have lines of JSON, or a table's own form.
 OUTPUT_ENDINGS = (*JSON_EXTENSIONS, *DELIMITERS, PARQUET, NPY)
 
+# A text that begins so may be read as a list.
+_BRACKETS = ("[", "{", "(")
+
 Rows = Iterable[tuple[Input, Any]]
 
 
@@ -121,13 +124,14 @@ def cell_of(value: Any) -> Any:
     """Returns the value of a field, several labels as one text.
 
     These have commas between them, or are a list in JSON where a label has a
-    comma: both are read as labels.
+    comma or the first one a bracket: both are read as labels.
     """
     if not isinstance(value, tuple):
         return value
-    if any("," in label for label in value):
+    text = ",".join(value)
+    if any("," in label for label in value) or text.startswith(_BRACKETS):
         return json.dumps(value, ensure_ascii=False)
-    return ",".join(value)
+    return text
 
 
 def write_array(file: IO[bytes], rows: Rows) -> None:

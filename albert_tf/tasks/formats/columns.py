@@ -25,9 +25,10 @@ from albert_tf.tasks.formats.tables import DELIMITERS
 
 # Columns that are the texts whatever others there are.
 TEXT_COLUMNS = ("text", "text_pair")
-# Names of columns that number the rows.
+# Names of columns that number the rows; reviewId, but not paid.
 _ROW_NUMBER = re.compile(
-    rf"{UNNAMED.pattern}|(.*[_ -])?(id|idx|index|guid|uuid)", re.IGNORECASE
+    rf"{UNNAMED.pattern}|(?i:(.*[_ -])?(id|idx|index|guid|uuid))"
+    r"|.*[a-z](Id|ID)|(?i:row([._ ]?(names?|numbers?|nr|no))?)|#"
 )
 # Whether an annotator accepted the labels of a row, in Prodigy's exports.
 _ANSWER = "answer"
@@ -260,7 +261,7 @@ def have_labels(
     """
     columns = rows.columns
     # Of several labels in one column there may be none.
-    unknown = ("-1",) if "labels" in roles else ("-1", "")
+    unknown = {"-1", "-1.0"} | ({""} if "labels" not in roles else set())
     values = (record.values.get(n) for record in rows.records for n in labels)
     have_labels = labelled or any(
         value.strip() not in unknown

@@ -20,8 +20,13 @@ _TRUTH = {"1": True, "1.0": True, "true": True}
 _TRUTH |= {"0": False, "0.0": False, "false": False}
 # Keys of choices with labels of their own.
 _OF_CHOICES = {"text", "label"}
-# A list of strings in a field of a table, in JSON or as Python prints it.
-_LIST = re.compile(r"""\s*\[\s*["'\]]""")
+# A list in a field of a table: in JSON, as Python, NumPy or Java print it, as
+# PostgreSQL writes it; or an object of Label Studio. Not `[a], [b]`.
+_LIST = re.compile(
+    r"""\s*(\[\s*["'\[\]]|[({]\s*["']|(\[[^\[\]]*\]|\{[^{}]*\})\s*$)"""
+)
+# The only key of several labels in Label Studio's exports.
+_CHOSEN = "choices"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +43,10 @@ class Record:
     def texts(self, name: str) -> str | tuple[str, ...]:
         """Returns the text of a column, or its list of texts.
 
-        That of null, as data frames write an empty cell, is empty.
+        That of null, as data frames write an empty cell, is empty. A list may
+        be the only value of an object, as several labels of Label Studio are.
         """
-        found = self.values[name]
+        found = _chosen(self.values[name])
         if found is None:
             return ""
         if isinstance(found, bool):
@@ -166,9 +172,16 @@ class Record:
 
 
 def _listed_in(text: str) -> tuple[str, ...] | None:
-    """Returns the strings of a list in JSON; None for anything else."""
-    with contextlib.suppress(ValueError):
-        found = json.loads(text)
-        if all(isinstance(value, str) for value in found):
+    """Returns the strings and numbers of a list in JSON; None for others."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = _chosen(json.loads(text, parse_int=str, parse_float=str))
+        if isinstance(found, list) and all(isinstance(v, str) for v in found):
             return tuple(found)
     return None
+
+
+def _chosen(value: Any) -> Any:
+    """Returns the list in Label Studio's object of labels, or the value."""
+    if isinstance(value, dict) and value.keys() == {_CHOSEN}:
+        return value[_CHOSEN]
+    return value

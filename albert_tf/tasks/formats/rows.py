@@ -59,9 +59,13 @@ _ADVICE = (
     "the first line of a table names its columns, and a line of JSON is an "
     "object."
 )
-# The index of a data frame, as pandas writes it, as it reads that again, and as
-# it writes it to Parquet, as `datasets` does.
-UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+|__index_level_[0-9]+__")
+# The index of a data frame: as pandas writes it, as it reads that again, once
+# or more, as it makes a column of it, and as it writes it to Parquet, as
+# `datasets` does; as R's readr reads it.
+UNNAMED = re.compile(
+    r"\s*|Unnamed: [0-9]+(\.[0-9]+)?|level_[0-9]+|__index_level_[0-9]+__"
+    r"|\.\.\.[0-9]+"
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -114,7 +114,11 @@ def test_json_is_checked_where_it_is_read(lines):
 
 @pytest.mark.parametrize(
     "name",
-    ["", " ", "Unnamed: 0", "__index_level_0__", "idx", "ID", "index", "t_id"],
+    [
+        *("", " ", "Unnamed: 0", "Unnamed: 0.1", "level_0", "...1"),
+        *("__index_level_0__", "rownames", "row", "#"),
+        *("idx", "ID", "index", "t_id", "reviewId", "PhraseID"),
+    ],
 )
 def test_the_number_of_a_row_is_no_text(write, name):
     path = write("t.csv", f"{name},sentence,label\n0,a,x\n1,b,y\n")
@@ -211,9 +215,16 @@ def test_labels_may_not_be_empty_nor_columns_missing(table):
     assert_error(read_texts, path, message, columns="a gold")
 
 
-@pytest.mark.parametrize("labels", [["", " "], [-1, -1], [None, None]])
+def test_names_that_end_like_numbers_of_rows(write):
+    path = write("t.csv", "covid,label\na,x\nb,y\n")
+    assert read_own(path) == [Example(("a",), "x"), Example(("b",), "y")]
+
+
+@pytest.mark.parametrize(
+    "labels", [["", " "], [-1, -1], [-1.0, -1.0], [None, None]]
+)
 def test_a_test_file_may_have_columns_without_labels(lines, labels):
-    """Those of the hub's ai2_arc are empty, those of its glue -1."""
+    """Those of the hub's ai2_arc are empty, those of its glue -1 or -1.0."""
     path = lines(*({"text": "a", "label": label} for label in labels))
     logged = []
     rows = read_rows(path, logged.append)
@@ -225,9 +236,9 @@ def test_a_test_file_may_have_columns_without_labels(lines, labels):
         "labels."
     ]
     # Where labels are needed they are looked at, and -1 is one.
-    if labels == [-1, -1]:
+    if labels[0] == -1:
         found = read_texts(path, "text label")
-        assert [example.label for example in found] == ["-1", "-1"]
+        assert [example.label for example in found] == [*map(str, labels)]
 
 
 def test_rows_that_an_annotator_rejected_are_left_out(lines):

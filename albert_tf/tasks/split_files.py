@@ -112,41 +112,40 @@ def _split_paths(
 ) -> list[str]:
     """Returns the paths of a split's files, of which one is right.
 
-    Where they are tables, a directory may be in place of a file, and the first
-    of several parts stands for all.
+    Their names have letters of any case. Where they are tables, a directory may
+    be in place of a file, and the first of several parts stands for all.
     """
-    stored = set(_names(data_dir))
     names = _SPLIT_NAMES.get(split, (split,))
     endings = [e + packed for e in extensions for packed in ("", *SUFFIXES)]
     candidates = [name + ending for name in names for ending in endings]
-    found = [
-        os.path.join(data_dir, name) for name in candidates if name in stored
-    ]
-    folders = []
     if PARQUET in extensions:
-        folders = [os.path.join(data_dir, n) for n in names if n in stored]
-        found += [
-            os.path.join(data_dir, name)
-            for name in sorted(stored)
-            if (part := FIRST_PART.fullmatch(name)) and part[1] in names
-        ]
-    return [
-        *filter(files.isfile, found),
-        *filter(has_columns, folders),
-    ]
+        candidates += names
+    found = []
+    for name in _names(data_dir):
+        part = FIRST_PART.fullmatch(name) if PARQUET in extensions else None
+        is_part = part is not None and part[1].lower() in names
+        path = os.path.join(data_dir, name)
+        is_read = has_columns if name.lower() in names else files.isfile
+        if (is_part or name.lower() in candidates) and is_read(path):
+            found.append(path)
+    return found
 
 
 def _names(directory: str) -> list[str]:
-    """Returns the names in a directory, none if it is missing."""
+    """Returns the names in a directory but hidden ones, none if it is missing.
+
+    Of the latter macOS puts one beside each file in an archive.
+    """
     directory = directory or "."
-    return files.listdir(directory) if files.isdir(directory) else []
+    names = files.listdir(directory) if files.isdir(directory) else []
+    return [name for name in names if name[0] != "."]
 
 
 def training_file(path: str, extensions: Sequence[str]) -> str:
     """Returns the training file beside that of another split, or ""."""
     directory, name = os.path.split(path)
     part = FIRST_PART.fullmatch(name)
-    split = part[1] if part else name.partition(".")[0]
+    split = (part[1] if part else name.partition(".")[0]).lower()
     if split not in itertools.chain(*_SPLIT_NAMES.values()):
         return ""
     found = _split_paths(directory, "train", extensions)

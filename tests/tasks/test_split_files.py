@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.tasks.split_files import SplitFiles
+from albert_tf.tasks.split_files import SplitFiles, training_file
 
 
 def test_the_file_of_a_split(write, tmp_path):
@@ -21,14 +21,25 @@ def test_the_file_of_a_split(write, tmp_path):
     assert path_in(bucket) == f"{bucket}/dev.jsonl"
     write("dev.tsv", "")
     assert path_in(directory, extensions=(".tsv",)).endswith("dev.tsv")
-    both = r"dev\.tsv and \S*dev\.jsonl both exist"
+    both = r"dev\.jsonl and \S*dev\.tsv both exist"
     with pytest.raises(UserError, match=both):
         path_in(directory)
+
+
+@pytest.mark.parametrize("name", ["Dev.csv", "dev.CSV.GZ", "Validation.tsv"])
+def test_letters_of_any_case(write, tmp_path, name):
+    reader = SplitFiles(lambda path, labelled, log: path)
+    path = write(name, "")
+    train = write("TRAIN.tsv", "")
+    assert reader.read(str(tmp_path), "dev", print) == path
+    assert training_file(path, reader.extensions) == train
 
 
 def test_files_of_other_names(write, tmp_path):
     reader = SplitFiles(lambda path, labelled, log: path)
     path = write("project-1.json", "[]")
+    # As archives of macOS have it.
+    write("._project-1.json", "")
     assert reader.read(str(tmp_path), "train", print) == path
     # JSON may lie beside a table.
     path = write("reviews.csv", "")

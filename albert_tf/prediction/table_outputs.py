@@ -30,6 +30,7 @@ from albert_tf.tasks.formats.rows import (
     ending_of,
 )
 from albert_tf.tasks.formats.tables import DELIMITERS, Row
+from albert_tf.text.normalization import replace_surrogates
 
 Rows = Iterable[tuple[Input, Any]]
 # New columns by the names of fields that a table may have of its own.
@@ -364,28 +365,29 @@ class _ParquetWriter(_Writer):
         else:
             values = [self.values(item) for item, _ in self._rows]
             columns = [
-                arrow.array(
-                    [_text_or_none(row.get(name)) for row in values],
-                    arrow.string(),
-                )
+                self._array([row.get(name) for row in values], arrow.string())
                 for name in self.columns
             ]
         added = [
-            arrow.array(
-                [
-                    _text_or_none(cells[field.name])
-                    if field.type == arrow.string()
-                    else cells[field.name]
-                    for _, cells in self._rows
-                ],
-                field.type,
-            )
-            for field in self._added
+            self._array([cells[f.name] for _, cells in self._rows], f.type)
+            for f in self._added
         ]
         self._writer.write_table(
             arrow.Table.from_arrays([*columns, *added], schema=self._schema)
         )
         self._rows.clear()
+
+    def _array(self, values: Sequence[Any], type_: Any) -> Any:
+        if type_ == self._arrow.string():
+            values = [None if v is None else _cell_text(v) for v in values]
+        return self._arrow.array(map(_storable, values), type_)
+
+
+def _storable(value: Any) -> Any:
+    """Returns a value without lone surrogates, which JSON can hold."""
+    if isinstance(value, list):
+        return [*map(_storable, value)]
+    return replace_surrogates(value) if isinstance(value, str) else value
 
 
 def _runs(rows: Sequence[ArrowRow]) -> Iterator[tuple[Any, int, int]]:
@@ -430,10 +432,6 @@ def _cell_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return _json(value)
-
-
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else _cell_text(value)
 
 
 def _json(value: Any) -> str:

@@ -198,6 +198,15 @@ def test_json_lines_keep_their_bytes(tmp_path):
     ]
 
 
+def test_halves_of_emoji_are_replaced_in_parquet(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"text": "a \\ud83d b"}')
+    written = io.BytesIO(write(path, "out.parquet", mode="tag"))
+    (row,) = parquet.read_table(written).to_pylist()
+    assert row["text"] == "a \ufffd\ufffd\ufffd b"
+    assert row["words"] == ["a", "\ufffd\ufffd\ufffd", "b"]
+
+
 def test_elements_of_an_array_become_lines(tmp_path):
     path = tmp_path / "in.json"
     path.write_text('[{"id": 1.50,\n "text": "a"}, {"text": "b"}]')

@@ -34,6 +34,7 @@ from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.conll import read_conll
 from albert_tf.tasks.formats.json_values import (
     array_elements,
+    object_lines,
     starts_array,
 )
 from albert_tf.tasks.formats.record import Record, Roles
@@ -305,7 +306,7 @@ def _json_rows(
     first = list(itertools.islice(found, 1))
     rows = itertools.chain(first, found)
     if not first or not starts_array(first[0][1]):
-        return rows
+        return object_lines(rows)
     return ((*element, None) for element in array_elements(_sound(rows)))
 
 

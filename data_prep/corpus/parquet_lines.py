@@ -6,6 +6,7 @@ from typing import Any
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
+from albert_tf.io.encoding import HEAD_BYTES, refuse_pointer
 from albert_tf.tasks.examples import listed
 from albert_tf.tasks.formats.arrow import load_pyarrow
 
@@ -31,7 +32,9 @@ def parquet_reader(path: str, column: str) -> Callable[[int], memoryview]:
     from pyarrow import parquet
 
     try:
-        table = parquet.ParquetFile(files.open(path))
+        file = files.open(path)
+        refuse_pointer(path, file.read(HEAD_BYTES))
+        table = parquet.ParquetFile(file)
     except arrow.ArrowException as error:
         raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
     names = table.schema_arrow.names

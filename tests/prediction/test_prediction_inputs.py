@@ -209,6 +209,12 @@ def test_elements_of_a_json_array(tmp_path):
         list(inputs.read(SINGLE, ()))
 
 
+def test_one_json_object_for_the_file_is_refused(tmp_path):
+    for content in ('{"data": [{"text": "a"}]}', '{\n"text": "a"\n}'):
+        with pytest.raises(UserError, match="line 1: expected a JSON obj.*jq"):
+            of_table(tmp_path, "a.json", content, SINGLE)
+
+
 @pytest.mark.parametrize("columns", [[], ["words=tokens"]])
 def test_lists_of_words(tmp_path, columns):
     """By the columns of the model's task, or those that are given."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
+from albert_tf.io.encoding import HEAD_BYTES, refuse_pointer
 from albert_tf.io.json_files import read_json
 
 # The file by which a directory of `Dataset.save_to_disk` is recognised.
@@ -127,7 +128,9 @@ def _open_parquet(path: str) -> Any:
     from pyarrow import parquet
 
     try:
-        return parquet.ParquetFile(files.open(path))
+        file = files.open(path)
+        refuse_pointer(path, file.read(HEAD_BYTES))
+        return parquet.ParquetFile(file)
     except (OSError, arrow.ArrowException) as error:
         raise UserError(_described(path, error)) from None
 

@@ -1,13 +1,14 @@
 """JSON data files: a value, or one in each line, checked against a schema."""
 
 import bisect
+import contextlib
 import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, shown
 from albert_tf.io.json_files import object_of_unique_keys
 from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.formats.tables import read_lines
@@ -22,6 +23,9 @@ _SHOWN_CHARACTERS = 60
 # The first line of an array of objects.
 _ARRAY_START = re.compile(r"\s*\[\s*(\{|$)")
 _DECODER = json.JSONDecoder()
+# The keys of df.to_json(orient="split").
+_SPLIT = {"columns", "index", "data"}
+Line = TypeVar("Line", bound=tuple)
 # What the json module raises, and for values nested too deeply.
 _FAULTS = (ValueError, RecursionError)
 
@@ -53,6 +57,92 @@ def read_json_lines(path: str, advice: str) -> Iterator[tuple[str, Any]]:
 def starts_array(line: str) -> bool:
     """Returns whether a line is the first of an array of objects."""
     return bool(_ARRAY_START.match(line))
+
+
+def object_lines(lines: Iterator[Line]) -> Iterator[Line]:
+    """Yields the lines of a file with an object in each.
+
+    A line begins with its location and its text. Raises UserError where one
+    object has all rows, or several lines; then all of them are read.
+    """
+    head = list(itertools.islice(lines, 1))
+    if head:
+        location, text = head[0][:2]
+        value = _value_or_none(text)
+        if value is None and text.lstrip()[:1] == "{":
+            head += lines
+            value = _value_or_none("\n".join(line[1] for line in head))
+            _refuse_one_object(location, value, has_lines=text.strip() == "{")
+        elif _has_rows(value):
+            head += itertools.islice(lines, 1)
+            if len(head) == 1:
+                _refuse_one_object(location, value, has_lines=False)
+    return itertools.chain(head, lines)
+
+
+def _value_or_none(text: str) -> Any:
+    with contextlib.suppress(*_FAULTS):
+        return _parsed(text)
+
+
+def _has_rows(value: Any) -> bool:
+    """Returns whether a value seems to be an object with the rows of a file."""
+    return bool(_key_of_rows(value)) or _is_data_frame(value)
+
+
+def _key_of_rows(value: Any) -> str:
+    """Returns the key of a list of objects, "" where there is none.
+
+    Beside it a row has a text, or a list of words.
+    """
+    if not isinstance(value, dict):
+        return ""
+    for key, rows in value.items():
+        others = [other for name, other in value.items() if name != key]
+        are_objects = isinstance(rows, list) and all(
+            isinstance(row, dict) for row in rows
+        )
+        if (
+            rows
+            and are_objects
+            and (
+                key == "data"
+                or not any(isinstance(o, str | list) for o in others)
+            )
+        ):
+            return key
+    return ""
+
+
+def _is_data_frame(value: Any) -> bool:
+    """Returns whether pandas wrote a value: by default an object of columns."""
+    if not isinstance(value, dict) or not value:
+        return False
+    return value.keys() == _SPLIT or all(
+        isinstance(column, dict) for column in value.values()
+    )
+
+
+def _refuse_one_object(location: str, value: Any, *, has_lines: bool) -> None:
+    expected = (
+        f"{location}: expected a JSON object in each line, or an array of "
+        "objects, got one"
+    )
+    key = _key_of_rows(value)
+    if key:
+        raise UserError(
+            f"{expected} object with the rows as {shown(key)}; jq -c "
+            f"'.[{json.dumps(key)}][]' writes them as lines."
+        )
+    if _is_data_frame(value):
+        raise UserError(
+            f"{expected} object for the file; pandas writes lines with "
+            "df.to_json(path, orient='records', lines=True)."
+        )
+    if has_lines or value is not None:
+        raise UserError(
+            f"{expected} that has several lines; jq -c . puts it in one."
+        )
 
 
 def array_elements(

@@ -1,6 +1,5 @@
 """The rows of users' own files: tables, JSON lines and others."""
 
-import contextlib
 import dataclasses
 import itertools
 import os
@@ -31,6 +30,7 @@ from albert_tf.tasks.formats.class_folders import (
 )
 from albert_tf.tasks.formats.json_values import (
     array_elements,
+    object_lines,
     parse_line,
     shown_json,
     starts_array,
@@ -222,40 +222,9 @@ def open_rows(
     first = next(texts, None)
     if first is None:
         return Opened(path, (), json_record)
-    head = [first, *itertools.islice(texts, 1)]
-    objects: Iterable[tuple[str, str]] = itertools.chain(head, texts)
-    if starts_array(first[1]):
-        objects = array_elements(objects)
-    else:
-        _refuse_one_object(head)
-    return Opened(first[0], objects, json_record)
-
-
-def _refuse_one_object(head: Sequence[tuple[str, str]]) -> None:
-    """Raises UserError where one JSON object has all rows, or several lines.
-
-    `head` are the first lines. By default pandas writes an object of columns.
-    """
-    expected = (
-        "expected a JSON object in each line, or an array of objects, got"
-    )
-    location, text = head[0]
-    value = None
-    with contextlib.suppress(RowError):
-        value = parse_line(location, text)
-    has_columns = isinstance(value, dict) and all(
-        isinstance(column, dict) for column in value.values()
-    )
-    require(
-        text.strip() != "{",
-        f"{location}: {expected} one that has several lines; jq -c . puts it "
-        "in one.",
-    )
-    require(
-        not (len(head) == 1 and value and has_columns),
-        f"{location}: {expected} one object for the file; pandas writes lines "
-        "with df.to_json(path, orient='records', lines=True).",
-    )
+    whole = itertools.chain([first], texts)
+    read = array_elements if starts_array(first[1]) else object_lines
+    return Opened(first[0], read(whole), json_record)
 
 
 def _opened_arrow(path: str, table: ArrowTable) -> Opened:

@@ -24,6 +24,8 @@ _LINE_END = re.compile(r"\r+\n?|\n")
 # Stands for a CR within a line, which the csv module takes for its end. UTF-8
 # has no such character.
 _INNER_CR = "\ud800"
+# The first line of objects, or of an array of them.
+_JSON_START = re.compile(r'\s*(\[\s*$|(\[\s*)?\{\s*("|$))')
 # Lines by which the separator is checked.
 _HEAD_LINES = 200
 
@@ -293,8 +295,13 @@ def _check_separator(
 ) -> None:
     """Raises UserError where another separator splits header and first row.
 
-    `head` are the first lines.
+    And where the first of the lines, `head`, is JSON or for Excel alone.
     """
+    require(
+        not _JSON_START.match(head[0]),
+        f"{path}:1: expected a line that names the columns of a table, got "
+        "JSON; name the file *.jsonl.",
+    )
     if found := re.match(r'"?(sep=.)"?[\r\n]', head[0]):
         raise UserError(
             f"{path}:1: only Excel reads the line {found[1]!r}; remove it, so "

@@ -190,10 +190,17 @@ def test_saved_data_sets_that_are_refused(tmp_path, state, message):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("content", [b"PAR1 no", b""])
-def test_a_file_that_is_no_parquet(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PAR1 no", "train.parquet: .*Parquet"),
+        (b"", "train.parquet: .*Parquet"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+    ],
+)
+def test_a_file_that_is_no_parquet(tmp_path, content, message):
     (tmp_path / "train.parquet").write_bytes(content)
-    with pytest.raises(UserError, match="train.parquet: .*Parquet") as raised:
+    with pytest.raises(UserError, match=message) as raised:
         CLASSIFICATION.read(str(tmp_path), "train", silent)
     assert "\n" not in str(raised.value)
 

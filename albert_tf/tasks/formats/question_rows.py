@@ -21,7 +21,11 @@ from albert_tf.tasks.formats.rows import (
     PARQUET,
     read_rows,
 )
-from albert_tf.tasks.formats.squad import distinct, read_squad
+from albert_tf.tasks.formats.squad import (
+    distinct,
+    fault_of_answers,
+    read_squad,
+)
 from albert_tf.tasks.formats.tables import read_lines
 
 # Of files that have rows; a .json may have them, or be one of SQuAD's own.
@@ -46,11 +50,15 @@ def read_questions(path: str, labelled: bool, log: Log) -> list[Question]:
 
     def question(record: Record) -> Question:
         number = record.location.rpartition(":")[2]
+        answers = _answers(record) if answered else None
+        fault = fault_of_answers(record.values, answers or ())
+        if answered and fault:
+            raise RowError(record.location, fault)
         return Question(
             id=record.text("id") if "id" in record.values else number,
             question=record.text("question"),
             context=record.text("context"),
-            answers=_answers(record) if answered else None,
+            answers=answers,
             location=record.location,
         )
 

@@ -76,15 +76,15 @@ class Record:
     def choices(self, columns: Sequence[str]) -> tuple[list[str], list[str]]:
         """Returns the choices in columns, and names that a label may have.
 
-        A column is a text, a list of texts, or an object with the lists `text`
-        and `label`, as in the hub's ARC; names are these labels, and of other
-        columns their own.
+        A column is a text, a list of texts, or has texts with labels
+        (`_labelled_choices`); names are these labels, and of other columns
+        their own.
         """
         choices: list[str] = []
         names: list[str] = []
         for column in columns:
-            value = self.values[column]
-            if not isinstance(value, dict) or value.keys() != _OF_CHOICES:
+            value = _labelled_choices(self.values[column])
+            if value is None:
                 found = self.texts(column)
                 choices += [found] if isinstance(found, str) else found
                 names.append(column)
@@ -96,7 +96,7 @@ class Record:
                     self.location,
                     "expected lists of one length as 'text' and 'label' of "
                     f"{shown(column)}",
-                    f", got {shown_json(value)}",
+                    f", got {shown_json(self.values[column])}",
                 )
             choices += texts
             names += labels
@@ -169,6 +169,26 @@ class Record:
         label = self.label(name)
         number_of(label, self.location)
         return label
+
+
+def _labelled_choices(value: Any) -> dict[str, Any] | None:
+    """Returns the lists `text` and `label` of choices; None without labels.
+
+    They are so in the hub's ARC; in the benchmark's own files a list of objects
+    with these keys, and elsewhere an object of texts by their labels.
+    """
+    if isinstance(value, dict):
+        is_text = all(isinstance(text, str) for text in value.values())
+        if is_text and value.keys() != _OF_CHOICES:
+            return {"text": [*value.values()], "label": [*value]}
+        return value if value.keys() == _OF_CHOICES else None
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(v, dict) and v.keys() >= _OF_CHOICES for v in value)
+    ):
+        return {key: [v[key] for v in value] for key in _OF_CHOICES}
+    return None
 
 
 def _listed_in(text: str) -> tuple[str, ...] | None:

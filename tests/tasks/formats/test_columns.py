@@ -1,5 +1,6 @@
 """Users' own files: quotes, columns, and errors in them."""
 
+import contextlib
 import json
 import re
 
@@ -285,13 +286,42 @@ def test_json_lines_unlike_the_first(lines):
         # What df.to_json(path) writes, and with orient="index".
         ('{"text":{"0":"a","1":"b"},"label":{"0":1,"1":0}}', "pandas"),
         ('{"0":{"text":"a","label":1},"1":{"text":"b","label":0}}', "pandas"),
-        ('{\n  "text": "a",\n  "label": 1\n}\n', "jq -c"),
+        ('{"columns":["text"],"index":[0],"data":[["a"]]}', "pandas"),
+        ('{"schema": {"fields": []}, "data": [{"text": "a"}]}', "jq .*data"),
+        ('{"version": "1", "data": [{"text": "a"}]}', "jq .*data"),
+        ('{"count": 1, "results": [{"text": "a"}]}', "jq .*results"),
+        ('{"text": "a",\n  "label": 1\n}\n', r"jq -c \."),
+        ('{\n"text": "a"\n}\n{\n"text": "b"\n}\n', r"jq -c \."),
     ],
 )
 def test_one_json_object_for_the_file(write, content, advice):
     message = f"train.json:1: expected a JSON object in each line, .* {advice}"
-    with pytest.raises(UserError, match=message):
-        quiet(write("train.json", content))
+    forms = [content]
+    with contextlib.suppress(ValueError):
+        forms.append(json.dumps(json.loads(content), indent=1))
+    for form in forms:
+        with pytest.raises(UserError, match=message):
+            quiet(write("train.json", form))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"text": "a", "entities": [{"start": 0}]}',
+        '{"tokens": ["a"], "spans": [{"start": 0}]}',
+        '{"data": []}',
+        '{"data": [{"x": 1}]}\n{"data": [{"x": 2}]}',
+    ],
+)
+def test_lines_that_are_rows(write, content):
+    path = write("train.json", content)
+    expected = [json.loads(line).keys() for line in content.split("\n")]
+    assert [r.values.keys() for r in quiet(path).records] == expected
+
+
+def test_the_lines_after_a_bad_first_one_are_read(write):
+    rows = quiet(write("train.json", '{"text": "a"\n{"text": "b"}\n'))
+    assert [record.values for record in rows.records] == [{"text": "b"}]
 
 
 def test_a_file_whose_name_tells_no_form(write):
@@ -344,11 +374,22 @@ def test_choices_with_labels_of_their_own(lines):
         choices = {"text": ["dry palms", "wet palms"], "label": labels}
         return {"question": "What heats?", "choices": choices, "key": right}
 
+    def as_in_other_files(value):
+        choices = value["choices"]
+        pairs = list(zip(choices["label"], choices["text"], strict=True))
+        objects = [{"label": label, "text": text} for label, text in pairs]
+        return {**value, "choices": objects}, {**value, "choices": dict(pairs)}
+
     columns = ("question", ["choices"], "key")
     path = lines(row(["A", "B"], "B"), row(["1", "2"], "2"), row([2, 1], 2))
     found = read_choices(path, *columns)
     assert [e.choices for e in found] == [("dry palms", "wet palms")] * 3
     assert [e.label for e in found] == [1, 1, 0]
+    # As in CommonsenseQA's own files, and in MedQA's.
+    path = lines(*as_in_other_files(row(["B", "A"], "A")))
+    found = read_choices(path, *columns)
+    assert [e.choices for e in found] == [("dry palms", "wet palms")] * 2
+    assert [e.label for e in found] == [1, 1]
     message = ":1: expected lists of one length as 'text' and 'label' of 'ch"
     assert_error(
         read_choices,

@@ -27,7 +27,11 @@ def row(id_="a", **changes):
 
 NONE = {"text": [], "answer_start": []}
 # As `datasets` has them, and as the format of SQuAD.
-FORMS = [row(), row("b", answers=NONE), row("c")]
+FORMS = [
+    row(is_impossible=False),
+    row("b", answers=NONE, is_impossible=True),
+    row("c", is_impossible=None),
+]
 
 
 def questions_at(path):
@@ -90,6 +94,7 @@ def test_without_ids_and_answers(write, tmp_path):
         ({"answers": None}, "as 'answers', got null"),
         ({"answers": {"text": [None], "answer_start": [1]}}, "as 'answers'"),
         ({"context": ["a"]}, "expected a string as context"),
+        ({"is_impossible": True}, "is_impossible is true with 2 answers"),
     ],
 )
 def test_bad_rows(write, tmp_path, changes, message):

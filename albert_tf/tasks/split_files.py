@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,7 +72,7 @@ class SplitFiles:
         require(
             bool(found),
             f"{data_dir} has no {' or '.join(names)}, which the task needs; it "
-            f"holds {stored}.{self.advice}",
+            f"holds {stored}.{_advice(stored)}{self.advice}",
         )
         if len(found) == 1:
             return found[0]
@@ -129,6 +130,13 @@ def _split_paths(
         if (is_part or name.lower() in candidates) and is_read(path):
             found.append(path)
     return found
+
+
+def _advice(names: str) -> str:
+    """Returns what to do with archives and workbooks, if there are any."""
+    if not re.search(r"\.(zip|tar|tgz|7z|xlsx?|ods)\b", names.lower()):
+        return ""
+    return " Unpack archives; save workbooks as CSV."
 
 
 def _names(directory: str) -> list[str]:

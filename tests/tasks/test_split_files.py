@@ -13,7 +13,7 @@ def test_the_file_of_a_split(write, tmp_path):
 
     directory, bucket = str(tmp_path), f"file://{tmp_path}"
     write("dev.xlsx", "")
-    missing = "no dev.tsv or dev.csv or dev.js.* task needs; it holds dev.xlsx"
+    missing = "no dev.tsv or dev.csv or .*it holds dev.xlsx. .* workbooks as C"
     with pytest.raises(UserError, match=missing):
         path_in(directory)
     path = write("dev.jsonl", "{}")

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from albert_tf.config import require, shown
 from albert_tf.tasks.bad_rows import RowError
@@ -30,6 +31,8 @@ _ROW_NUMBER = re.compile(
     rf"{UNNAMED.pattern}|(?i:(.*[_ -])?(id|idx|index|guid|uuid))"
     r"|.*[a-z](Id|ID)|(?i:row([._ ]?(names?|numbers?|nr|no))?)|#"
 )
+# Rows of a label from which on they tell what it decides.
+_FEW_ROWS = 10
 # Whether an annotator accepted the labels of a row, in Prodigy's exports.
 _ANSWER = "answer"
 _ACCEPTED, _OTHERS = "accept", {"reject", "ignore"}
@@ -99,7 +102,8 @@ def infer_columns(
     and an index without a name. Columns are those that most rows have, and
     lines of JSON that differ in what is read are bad rows.
     Logs a line on the columns that are ignored, and on a pair. Raises UserError
-    for other columns than these; its message has the `flags` that name them.
+    for other columns than these, and for one that repeats the label beside a
+    text; its message has the `flags` that name them.
     """
     columns = rows.columns
 
@@ -125,6 +129,14 @@ def infer_columns(
         f"{_of_header(rows)}",
     )
 
+    for name in texts if len(texts) == 2 else ():
+        require(
+            name in TEXT_COLUMNS or not _decides(rows.records, label, name),
+            f"{rows.head}: {shown(name)} has one value in all rows of a "
+            f"{shown(label)}, and would be read as a text; name the columns "
+            f"with {flags}.",
+        )
+
     def check(record: Record) -> Record:
         # Otherwise the second text of some lines would be ignored silently.
         if readable & record.values.keys() != {*expected}:
@@ -148,6 +160,19 @@ def infer_columns(
             "names others."
         )
     return {"text": texts, label: [label]}
+
+
+def _decides(records: Sequence[Record], label: str, name: str) -> bool:
+    """Returns whether all rows of a label have one value in another column.
+
+    As the label's name has beside its number. Few rows may by chance.
+    """
+    found: dict[str, Any] = {}
+    for record in records:
+        key, value = str(record.values.get(label)), record.values.get(name)
+        if found.setdefault(key, value) != value:
+            return False
+    return len(found) * _FEW_ROWS <= len(records)
 
 
 def choice_examples(

@@ -55,6 +55,8 @@ JSON_LINES, PARQUET = ".jsonl", ".parquet"
 # All are read as lines.
 JSON_EXTENSIONS = (JSON_LINES, ".ndjson", ".json")
 EXTENSIONS = (*DELIMITERS, *JSON_EXTENSIONS, PARQUET)
+# Why rows may have a number more than the header has names.
+_OF_R = " (R's write.table leaves out the name of row numbers; row.names=FALSE)"
 _ADVICE = (
     "the first line of a table names its columns, and a line of JSON is an "
     "object."
@@ -282,10 +284,12 @@ def _table_records(
 
     def record_of(row: Row) -> Record:
         if len(row.fields) != len(names):
+            first, *others = row.fields
+            is_of_r = len(others) == len(names) and first.isdecimal()
             raise RowError(
                 row.location,
                 f"expected {len(names)} {SEPARATORS[delimiter]}-separated "
-                "fields",
+                f"fields{_OF_R if is_of_r else ''}",
                 f", got {len(row.fields)}: {shown(delimiter.join(row.fields))}",
             )
         return Record(dict(zip(names, row.fields, strict=True)), row.location)

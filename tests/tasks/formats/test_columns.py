@@ -88,6 +88,7 @@ def test_rows_of_a_json_array(write):
     ("name", "content", "message"),
     [
         ("t.csv", "a,b\nx\n", ":2: expected 2 comma-separated fields, got 1"),
+        ("t.tsv", "a\n1\tx\n", r"fields \(R's .*row.names=FALSE\), got 2"),
         ("t.tsv", "", "is empty; the first line of a table names"),
         ("t.jsonl", "{}\r{}\r", "t.jsonl: its lines end with CR alone"),
         ("t.tsv", "a\ta\nx\ty\n", ":1: expected distinct columns, got a, a"),
@@ -214,6 +215,21 @@ def test_labels_may_not_be_empty_nor_columns_missing(table):
     path = table("a\tb", "1\t2")
     message = ":1: expected the column 'gold', got a, b; name the columns with"
     assert_error(read_texts, path, message, columns="a gold")
+
+
+@pytest.mark.parametrize("other", ["{}", "en"])
+def test_what_the_label_decides_is_no_text(table, other):
+    """But few rows may be alike by chance."""
+    labels = [n % 2 for n in range(20)]
+    rows = [f"{other.format(n)}\tt{i}\t{n}" for i, n in enumerate(labels)]
+    path = table("class\tsaid\tlabel", *rows)
+    message = ":1: 'class' has one value in all rows of a 'label', .*--columns"
+    assert_error(columns_of, path, message)
+    path = table("class\tsaid\tlabel", *rows[:-1])
+    assert columns_of(path)["text"] == ["class", "said"]
+    # It is the text where there is no other.
+    path = table("class\tlabel", *["a\tx", "b\ty"] * 10)
+    assert columns_of(path)["text"] == ["class"]
 
 
 def test_names_that_end_like_numbers_of_rows(write):

@@ -49,14 +49,16 @@ from albert_tf.tasks.formats.rows import Reading
         ),
         (
             ["text=a", "text=b", "label=ship", "label=sea"],
-            "sea\ta\tb\tship\n1\tthe\tof\t0\nFalse\tof\tto\t1.0\n",
+            "sea\ta\tb\tship\n1\tthe\tof\t0\nFalse\tof\tto\t1.0\n"
+            "t\tof\tthe\tf\n",
             [
                 MultiLabelExample(("the", "of"), ("sea",)),
                 MultiLabelExample(("of", "to"), ("ship",)),
+                MultiLabelExample(("of", "the"), ("sea",)),
             ],
             "multi_label",
             [],
-            [[0, 1], [1, 0]],
+            [[0, 1], [1, 0], [0, 1]],
         ),
         (
             ["text=b", "text=a", "number=how alike"],

@@ -1,5 +1,6 @@
 """CoNLL's format: a word with its tag in each line."""
 
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,8 @@ def read_conll(
 ) -> list[WordsExample]:
     """Returns the sentences of a file, without its `-DOCSTART-` lines.
 
+    Nor are lines read that begin with # and stand before the words of a
+    sentence, with another number of columns or a = that these have not.
     Of CoNLL-U, recognised by its first line of a word, neither comments nor
     multiword tokens and empty nodes are read, and the first column, which
     numbers the words, stands for the second.
@@ -79,6 +82,27 @@ def count_columns(path: str) -> int:
 
 
 def _lines(path: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields the location and the fields of each line but comments."""
+    groups = itertools.groupby(_fields(path), key=lambda line: bool(line[1]))
+    for has_fields, group in groups:
+        lines = list(group)
+        *_, (_, of_word) = lines
+        is_comment = functools.partial(_is_comment, of_word=of_word)
+        yield from (
+            itertools.dropwhile(is_comment, lines) if has_fields else lines
+        )
+
+
+def _is_comment(line: tuple[str, list[str]], of_word: Sequence[str]) -> bool:
+    """Returns whether a line is a comment, unlike that of a word."""
+    _, fields = line
+    return fields[0] == "#" and (
+        len(fields) != len(of_word)
+        or ("=" in "".join(fields) and "=" not in "".join(of_word))
+    )
+
+
+def _fields(path: str) -> Iterator[tuple[str, list[str]]]:
     lines = list(read_lines(path, _ADVICE))
     of_words = (line for _, line in lines if line and line[0] != "#")
     is_conllu = bool(_CONLLU_LINE.fullmatch(next(of_words, "")))

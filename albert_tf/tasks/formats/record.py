@@ -15,9 +15,9 @@ from albert_tf.tasks.kinds.regression import number_of
 # Names of columns by their roles.
 Roles = Mapping[str, Sequence[str]]
 
-# Values of a column that says whether a text has a label.
-_TRUTH = {"1": True, "1.0": True, "true": True}
-_TRUTH |= {"0": False, "0.0": False, "false": False}
+# Values of a column that says whether a text has a label; PostgreSQL has t, f.
+_TRUTH = {"1": True, "1.0": True, "true": True, "t": True}
+_TRUTH |= {"0": False, "0.0": False, "false": False, "f": False}
 # Keys of choices with labels of their own.
 _OF_CHOICES = {"text", "label"}
 # A list in a field of a table: in JSON, as Python, NumPy or Java print it, as

@@ -28,6 +28,7 @@ from albert_tf.tasks.formats.rows import (
     LABEL_COLUMN,
     PARQUET,
     ending_of,
+    json_record,
 )
 from albert_tf.tasks.formats.tables import DELIMITERS, Row
 from albert_tf.text.normalization import replace_surrogates
@@ -184,7 +185,7 @@ class _Writer(abc.ABC):
             # A bad row may have another number of fields.
             return dict(zip(self.columns, row.fields, strict=False))
         # A line of JSON, which is no object where there is no row.
-        return parse_line(row[0], row[1], number=str) if row else {}
+        return dict(json_record(row[:2]).values) if row else {}
 
 
 def _writer(file: IO[bytes], name: str, table: Table) -> _Writer:

@@ -56,10 +56,12 @@ class SplitFiles:
         is_whole = not found and split != "dev"
         if is_whole:
             found = self._whole(data_dir)
+        if len(found) == 1:
+            return found[0]
         names = [split + extension for extension in self.extensions]
         if self.extensions == EXTENSIONS:
             names.append("folder of .txt files for each class")
-        stored = listed(_names(data_dir), 12)
+        stored = listed(_shown_names(data_dir), 12)
         require(
             bool(found) or not files.isfile(data_dir),
             f"{data_dir} is a file, expected a directory with "
@@ -74,8 +76,6 @@ class SplitFiles:
             f"{data_dir} has no {' or '.join(names)}, which the task needs; it "
             f"holds {stored}.{_advice(stored)}{self.advice}",
         )
-        if len(found) == 1:
-            return found[0]
         if is_whole:
             raise UserError(
                 f"{data_dir} has {listed(map(os.path.basename, found))}; call "
@@ -119,17 +119,28 @@ def _split_paths(
     names = _SPLIT_NAMES.get(split, (split,))
     endings = [e + packed for e in extensions for packed in ("", *SUFFIXES)]
     candidates = [name + ending for name in names for ending in endings]
-    if PARQUET in extensions:
-        candidates += names
+    are_tables = PARQUET in extensions
     found = []
     for name in _names(data_dir):
-        part = FIRST_PART.fullmatch(name) if PARQUET in extensions else None
-        is_part = part is not None and part[1].lower() in names
+        part = FIRST_PART.fullmatch(name) if are_tables else None
+        is_file = name.lower() in candidates or (
+            part is not None and part[1].lower() in names
+        )
+        is_folder = are_tables and (is_file or name.lower() in names)
         path = os.path.join(data_dir, name)
-        is_read = has_columns if name.lower() in names else files.isfile
-        if (is_part or name.lower() in candidates) and is_read(path):
+        if (is_file and files.isfile(path)) or (
+            is_folder and has_columns(path)
+        ):
             found.append(path)
     return found
+
+
+def _shown_names(directory: str) -> list[str]:
+    """Returns the names in a directory, those of directories with a slash."""
+    return [
+        f"{name}/" if files.isdir(os.path.join(directory, name)) else name
+        for name in _names(directory)
+    ]
 
 
 def _advice(names: str) -> str:

@@ -178,7 +178,7 @@ def of_parquet(written, form):
 
 def test_json_lines_keep_their_bytes(tmp_path):
     path = tmp_path / "in.jsonl"
-    lines = ['{"id": 1.50,  "text":"a","x":[1e3,null]} ', "b", '{"text": 7}']
+    lines = ['{"id ": 1.50,  "text":"a","x":[1e3,null]} ', "b", '{"text": 7}']
     lines += ['{"id": 2}', "{}"]
     path.write_text("\n".join(lines))
     first, bad, number, lacking, empty = write(path).decode().splitlines()

@@ -13,7 +13,10 @@ def test_the_file_of_a_split(write, tmp_path):
 
     directory, bucket = str(tmp_path), f"file://{tmp_path}"
     write("dev.xlsx", "")
-    missing = "no dev.tsv or dev.csv or .*it holds dev.xlsx. .* workbooks as C"
+    (tmp_path / "dev.csv").mkdir()
+    missing = (
+        "no dev.tsv or dev.csv or .*holds dev.csv/, dev.xlsx. .* workbooks as C"
+    )
     with pytest.raises(UserError, match=missing):
         path_in(directory)
     path = write("dev.jsonl", "{}")

@@ -26,6 +26,8 @@ _BATCH_ROWS = 1024
 # may have a digest of its own.
 _DIGEST = "-[0-9a-f]{16}"
 FIRST_PART = re.compile(rf"(.+)-00000-of-([0-9]{{5}})({_DIGEST})?\.parquet")
+# A part of a table in a directory: Spark's, Dask's, and the hub's conversion.
+_PART = re.compile(r"(part[-.])?[0-9]+([-.].*)?\.parquet")
 
 
 class ArrowRow(NamedTuple):
@@ -65,11 +67,11 @@ def load_pyarrow() -> Any:
 
 
 def read_parquet(path: str) -> ArrowTable:
-    """Returns the table in a Parquet file, or in it and the parts after it.
+    """Returns the table in a Parquet file, in its parts or in a directory's.
 
-    `NAME-00000-of-00003.parquet` stands for all three, whose columns have the
-    type that holds those of all. Raises UserError for a file that is bad or
-    missing.
+    `NAME-00000-of-00003.parquet` stands for all three. The columns have the
+    type that holds those of all parts. Raises UserError for a file that is bad
+    or missing.
     """
     arrow = load_pyarrow()
     paths = _parts(path)
@@ -97,8 +99,24 @@ def read_parquet(path: str) -> ArrowTable:
     )
 
 
+def parts_in(directory: str) -> list[str]:
+    """Returns the paths of a table's parts in a directory, by their numbers."""
+    names = files.listdir(directory) if files.isdir(directory) else []
+    found = filter(_PART.fullmatch, names)
+    return [
+        os.path.join(directory, name)
+        for name in sorted(found, key=lambda n: (_number(n), n))
+    ]
+
+
+def _number(name: str) -> int:
+    return int(re.findall("[0-9]+", name)[0])
+
+
 def _parts(path: str) -> list[str]:
     """Returns the paths of all parts, or of what is no first part."""
+    if found := parts_in(path):
+        return found
     part = FIRST_PART.fullmatch(path)
     if not part:
         return [path]
@@ -220,7 +238,7 @@ def _table(
                 for index, values in enumerate(_python_rows(batch)):
                     number += 1
                     named = {
-                        name: _named(value, classes.get(name))
+                        name.strip(): _named(value, classes.get(name))
                         for name, value in values.items()
                         if not (name in classes and value == -1)
                     }

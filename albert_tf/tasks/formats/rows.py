@@ -19,6 +19,7 @@ from albert_tf.tasks.formats.arrow import (
     ArrowRow,
     ArrowTable,
     is_saved,
+    parts_in,
     read_parquet,
     read_saved,
 )
@@ -164,7 +165,9 @@ def ending_of(path: str) -> str:
 def has_columns(directory: str) -> bool:
     """Returns whether `open_rows` reads a directory."""
     return files.isdir(directory) and (
-        is_saved(directory) or any(True for _ in class_files(directory))
+        is_saved(directory)
+        or bool(parts_in(directory))
+        or any(True for _ in class_files(directory))
     )
 
 
@@ -180,16 +183,16 @@ def open_rows(
 
     Tables with a header (`.tsv`, `.csv`; `own_rows`, which logs how quotes are
     read), lines of JSON (`.jsonl`: an object in each), Parquet; a directory of
-    `Dataset.save_to_disk` or with a folder for each class (columns `text` and
-    `label`). `lines` are the content of what is no file, called `path`.
-    Faults of rows are RowErrors of `record_of`: lines of JSON that are no
-    object, and another number of fields than the header has.
+    `Dataset.save_to_disk`, with parts in Parquet, or with a folder for each
+    class (columns `text` and `label`). `lines` are the content of what is no
+    file, called `path`. Faults of rows are RowErrors of `record_of`: lines of
+    JSON that are no object, and another number of fields than the header has.
 
     Raises:
         UserError: for a file that cannot be read, and duplicate columns.
     """
     ending = ending or ending_of(path)
-    if ending == PARQUET:
+    if ending == PARQUET or (lines is None and parts_in(path)):
         return _opened_arrow(path, read_parquet(path))
     if lines is None and files.isdir(path):
         if is_saved(path):
@@ -231,7 +234,7 @@ def open_rows(
 
 def _opened_arrow(path: str, table: ArrowTable) -> Opened:
     require(
-        len(set(table.schema.names)) == len(table.schema.names),
+        len({*map(str.strip, table.schema.names)}) == len(table.schema.names),
         f"{path}: expected distinct columns, got "
         f"{listed(table.schema.names, 12)}.",
     )
@@ -305,4 +308,6 @@ def json_record(line: tuple[str, str]) -> Record:
         raise RowError(
             location, "expected an object", f", got {shown_json(value)}"
         )
-    return Record(value, location)
+    # As those of tables, which --columns can name.
+    stripped = {name.strip(): cell for name, cell in value.items()}
+    return Record(stripped if len(stripped) == len(value) else value, location)

@@ -49,7 +49,7 @@ def test_types_of_parquet(tmp_path):
             "flag": [True, False, True],
             "day": [datetime.date(2026, 1, 2)] * 3,
             # As Spark writes strings where it keeps no types.
-            "bytes": ["é".encode()] * 3,
+            " bytes": ["é".encode()] * 3,
         }
     )
     parquet.write_table(table, tmp_path / "train.parquet")
@@ -262,6 +262,27 @@ def test_parts_with_digests_in_their_names(tmp_path):
     write_parts(tmp_path, "train", *parts, digests="f1")
     with pytest.raises(UserError, match="expected one .*00001-of-.*, got 2"):
         CLASSIFICATION.read(str(tmp_path), "train", silent)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["part-0000{}-ab-c000.snappy.parquet", "{}.parquet", "part.{}.parquet"],
+)
+@pytest.mark.parametrize("split", ["train", "train.parquet"])
+def test_directories_with_parts(tmp_path, name, split):
+    """As Spark, Dask and the hub's conversion write them."""
+    directory = tmp_path / split
+    directory.mkdir()
+    (directory / "_SUCCESS").touch()
+    for number in (2, 10):
+        table = pyarrow.table({"text": [f"t{number}"], "label": [number]})
+        parquet.write_table(table, directory / name.format(number))
+    expected = [Example(("t2",), "2"), Example(("t10",), "10")]
+    for data_dir in (tmp_path, directory):
+        task = custom_task(["text=text", "label=label"])
+        assert (
+            task.reader.reader.read(str(data_dir), "train", silent) == expected
+        )
 
 
 def test_parts_whose_types_differ(tmp_path):

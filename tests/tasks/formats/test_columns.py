@@ -104,6 +104,13 @@ def test_files_of_another_form(write, name, content, message):
     assert_error(quiet, write(name, content), message)
 
 
+def test_names_of_columns_have_no_blanks_around_them(lines):
+    path = lines({" text": "x", "label ": 1, "a": 1, "a ": 2})
+    assert quiet(path).columns == [" text", "label ", "a", "a "]
+    path = lines({" text": "x", "label ": 1})
+    assert read_texts(path) == [Example(("x",), "1")]
+
+
 def test_json_is_checked_where_it_is_read(lines):
     value = ["b", []]
     path = lines({"a": value, "text": "x", "label": "y"})

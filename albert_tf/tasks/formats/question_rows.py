@@ -54,10 +54,13 @@ def read_questions(path: str, labelled: bool, log: Log) -> list[Question]:
         fault = fault_of_answers(record.values, answers or ())
         if answered and fault:
             raise RowError(record.location, fault)
+        context = record.text("context")
+        if not context.strip():
+            raise RowError(record.location, "the context is empty")
         return Question(
             id=record.text("id") if "id" in record.values else number,
             question=record.text("question"),
-            context=record.text("context"),
+            context=context,
             answers=answers,
             location=record.location,
         )

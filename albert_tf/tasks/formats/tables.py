@@ -91,13 +91,18 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[str, str]]:
     """
     lines = decoded_lines(path, stored_lines(path, advice), advice)
     for number, line in enumerate(lines, start=1):
-        if number == 1 and "\n" not in line and "\r" in line.rstrip("\r"):
-            # The line ends of classic Mac OS.
-            raise UserError(
-                f"{path}: its lines end with CR alone; convert the file, for "
-                "example with tr '\\r' '\\n'."
-            )
+        if number == 1:
+            refuse_line_ends(path, line)
         yield f"{path}:{number}", line.removesuffix("\n").rstrip("\r")
+
+
+def refuse_line_ends(path: str, first: str) -> None:
+    """Raises UserError if lines end as in classic Mac OS: with CR alone."""
+    require(
+        "\n" in first or "\r" not in first.rstrip("\r"),
+        f"{path}: its lines end with CR alone; convert the file, for example "
+        "with tr '\\r' '\\n'.",
+    )
 
 
 def read_table(path: str, advice: str) -> list[Row]:

@@ -58,6 +58,8 @@ def test_lines_that_cannot_be_read(write, content, message):
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text('a"[]{},\\\n \u2028'),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    # More take a busy machine too long.
+    max_leaves=10,
 )
 
 

@@ -27,7 +27,7 @@ _BATCH_ROWS = 1024
 _DIGEST = "-[0-9a-f]{16}"
 FIRST_PART = re.compile(rf"(.+)-00000-of-([0-9]{{5}})({_DIGEST})?\.parquet")
 # A part of a table in a directory: Spark's, Dask's, and the hub's conversion.
-_PART = re.compile(r"(part[-.])?[0-9]+([-.].*)?\.parquet")
+_PART = re.compile(r"part[-.][0-9]+([-.].*)?\.parquet|[0-9]{4}\.parquet")
 
 
 class ArrowRow(NamedTuple):
@@ -102,11 +102,13 @@ def read_parquet(path: str) -> ArrowTable:
 def parts_in(directory: str) -> list[str]:
     """Returns the paths of a table's parts in a directory, by their numbers."""
     names = files.listdir(directory) if files.isdir(directory) else []
-    found = filter(_PART.fullmatch, names)
-    return [
-        os.path.join(directory, name)
-        for name in sorted(found, key=lambda n: (_number(n), n))
-    ]
+    found = sorted(
+        filter(_PART.fullmatch, names), key=lambda n: (_number(n), n)
+    )
+    # Years are other tables.
+    if found and found[0][0].isdecimal() and _number(found[0]):
+        return []
+    return [os.path.join(directory, name) for name in found]
 
 
 def _number(name: str) -> int:

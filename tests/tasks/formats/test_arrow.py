@@ -266,7 +266,10 @@ def test_parts_with_digests_in_their_names(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["part-0000{}-ab-c000.snappy.parquet", "{}.parquet", "part.{}.parquet"],
+    [
+        "part-{:05d}-ab-c000.snappy.parquet",
+        *("{:04d}.parquet", "part.{}.parquet"),
+    ],
 )
 @pytest.mark.parametrize("split", ["train", "train.parquet"])
 def test_directories_with_parts(tmp_path, name, split):
@@ -274,15 +277,23 @@ def test_directories_with_parts(tmp_path, name, split):
     directory = tmp_path / split
     directory.mkdir()
     (directory / "_SUCCESS").touch()
-    for number in (2, 10):
+    for number in (0, 10):
         table = pyarrow.table({"text": [f"t{number}"], "label": [number]})
         parquet.write_table(table, directory / name.format(number))
-    expected = [Example(("t2",), "2"), Example(("t10",), "10")]
+    expected = [Example(("t0",), "0"), Example(("t10",), "10")]
     for data_dir in (tmp_path, directory):
         task = custom_task(["text=text", "label=label"])
         assert (
             task.reader.reader.read(str(data_dir), "train", silent) == expected
         )
+
+
+def test_years_are_no_parts(tmp_path):
+    for year in (2025, 2026):
+        table = pyarrow.table({"text": ["a"], "label": [0]})
+        parquet.write_table(table, tmp_path / f"{year}.parquet")
+    with pytest.raises(UserError, match="has 2025.parquet, 2026.parquet; call"):
+        CLASSIFICATION.read(str(tmp_path), "train", silent)
 
 
 def test_parts_whose_types_differ(tmp_path):

@@ -3,8 +3,6 @@
 Rows are pairs of an Input and its prediction, or the UserError in place of one.
 """
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
@@ -78,13 +76,10 @@ def write_rows(
     if ending == NPY:
         write_array(file, rows)
     elif ending in DELIMITERS:
-        text = io.TextIOWrapper(file, "utf-8", "backslashreplace", newline="")
-        table = csv.writer(
-            text, delimiter=DELIMITERS[ending], lineterminator="\n"
-        )
-        table.writerows(_table(rows, mode, form, list(labels)))
-        # The file is not closed here.
-        text.detach()
+        delimiter = DELIMITERS[ending]
+        for row in _table(rows, mode, form, list(labels)):
+            line = delimiter.join(quoted(str(c), delimiter) for c in row)
+            file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
     else:
         for line in json_lines(rows, mode):
             # JSON can hold lone surrogates, and UTF-8 cannot.
@@ -118,6 +113,16 @@ def _table(
             row += [cell_of(fields[name]) for name in mode.columns]
             row += [fields["probabilities"][label] for label in labels] + [""]
         yield row
+
+
+def quoted(cell: str, delimiter: str) -> str:
+    """Returns a cell of a table, in quotes where it needs them.
+
+    Also for a CR alone, for which Python's csv module may write none.
+    """
+    if any(c in cell for c in (delimiter, '"', "\r", "\n")):
+        return '"' + cell.replace('"', '""') + '"'
+    return cell
 
 
 def cell_of(value: Any) -> Any:

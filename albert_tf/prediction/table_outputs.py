@@ -17,7 +17,7 @@ from albert_tf.config import UserError, require, shown
 from albert_tf.prediction.forms import Input
 from albert_tf.prediction.inputs import Table, json_columns
 from albert_tf.prediction.modes import Mode
-from albert_tf.prediction.outputs import cell_of
+from albert_tf.prediction.outputs import cell_of, quoted
 from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.arrow import ArrowRow, load_pyarrow, text_of
 from albert_tf.tasks.formats.class_folders import TextFile
@@ -252,13 +252,9 @@ class _DelimitedWriter(_Writer):
         self._file.write(line.encode("utf-8", "backslashreplace"))
 
     def _joined(self, cells: Sequence[str]) -> str:
-        written = self._literal if self._is_literal else self._quoted
-        return self._delimiter.join(map(written, cells))
-
-    def _quoted(self, cell: str) -> str:
-        if any(c in cell for c in (self._delimiter, '"', "\r", "\n")):
-            return '"' + cell.replace('"', '""') + '"'
-        return cell
+        if self._is_literal:
+            return self._delimiter.join(map(self._literal, cells))
+        return self._delimiter.join(quoted(c, self._delimiter) for c in cells)
 
     def _literal(self, cell: str) -> str:
         """Returns a cell without what a table without quotes cannot hold."""

@@ -14,9 +14,9 @@ from pyarrow import parquet
 
 from albert_tf.config import UserError
 from albert_tf.prediction.forms import PAIR, SINGLE
-from albert_tf.prediction.inputs import read_table
+from albert_tf.prediction.inputs import read_lines, read_table
 from albert_tf.prediction.modes import MODES
-from albert_tf.prediction.outputs import cell_of
+from albert_tf.prediction.outputs import cell_of, write_rows
 from albert_tf.prediction.table_outputs import json_rows, write_table
 from albert_tf.tasks.formats.record import Record
 
@@ -263,6 +263,19 @@ def test_literal_quotes_stay_literal(tmp_path, output):
     # Nor is that of a label doubled.
     assert row == '"a\t1\tla"nd\t0.5\t0.5\t0.5\t'
     assert header.split("\t")[2:] == [*ADDED, "error"]
+
+
+def test_texts_of_lines_are_cells_that_pandas_reads():
+    """Also with a CR in them, which Python's csv module may not quote."""
+    texts = ['a\rb, "c"', "\td", "e"]
+    lines = (f"{text}\n".encode() for text in texts)
+    inputs = read_lines(lines, "a", may_have_header=False)
+    file = io.BytesIO()
+    mode = MODES["classify"]
+    write_rows(file, "a.csv", predicted(inputs), mode, SINGLE, LABELS)
+    found = pandas.read_csv(io.BytesIO(file.getvalue()))
+    assert found["text"].to_list() == texts
+    assert found["probability_sea"].to_list() == [0.0, 0.5, 0.25]
 
 
 def test_names_that_are_taken(tmp_path):

@@ -11,7 +11,7 @@ from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.compression import SUFFIXES, plain_name
 from albert_tf.tasks.examples import Log, listed
-from albert_tf.tasks.formats.arrow import FIRST_PART
+from albert_tf.tasks.formats.arrow import FIRST_PART, parts_in
 from albert_tf.tasks.formats.rows import (
     EXTENSIONS,
     PARQUET,
@@ -90,13 +90,14 @@ class SplitFiles:
         return bool(_split_paths(data_dir, split, self.extensions))
 
     def _whole(self, data_dir: str) -> list[str]:
-        """Returns the paths of what is not divided into splits."""
+        """Returns the paths of what is not divided into splits.
+
+        Raises UserError for tables beside folders of texts.
+        """
         if files.isfile(data_dir):
             return [data_dir]
         if any(self.has(data_dir, split) for split in self.splits):
             return []
-        if PARQUET in self.extensions and has_columns(data_dir):
-            return [data_dir]
         paths = [os.path.join(data_dir, name) for name in _names(data_dir)]
         tables = [
             path
@@ -105,7 +106,16 @@ class SplitFiles:
         ]
         # They may lie beside a table.
         others = [p for p in tables if plain_name(p).lower().endswith(".json")]
-        return [path for path in tables if path not in others] or others
+        tables = [path for path in tables if path not in others]
+        if PARQUET not in self.extensions or not has_columns(data_dir):
+            return tables or others
+        require(
+            not tables or bool(parts_in(data_dir)),
+            f"{data_dir} has {listed(map(os.path.basename, tables))} beside "
+            "folders with .txt files; give --data_dir a table, or move one or "
+            "the others to another directory.",
+        )
+        return [data_dir]
 
 
 def _split_paths(

@@ -55,6 +55,19 @@ def test_files_of_other_names(write, tmp_path):
         reader.read(str(tmp_path), "train", print)
 
 
+def test_a_table_beside_folders_of_texts(write, tmp_path):
+    """These may be classes, or what came with the table."""
+    reader = SplitFiles(lambda path, labelled, log: path)
+    (tmp_path / "docs").mkdir()
+    write("docs/readme.txt", "a")
+    assert reader.read(str(tmp_path), "train", print) == str(tmp_path)
+    path = write("reviews.csv", "")
+    message = r"has reviews\.csv beside folders with \.txt files; give --data_d"
+    with pytest.raises(UserError, match=message):
+        reader.read(str(tmp_path), "train", print)
+    assert reader.read(path, "train", print) == path
+
+
 def test_a_file_that_does_not_exist(tmp_path):
     reader = SplitFiles(lambda path, labelled, log: path, (".json",))
     (tmp_path / "one").write_text("{}")

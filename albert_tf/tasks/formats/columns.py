@@ -338,10 +338,11 @@ def _of_header(rows: Rows) -> str:
 def _keep_accepted(rows: Rows) -> None:
     """Leaves out, and logs, the rows of other answers than Prodigy's accept.
 
-    A column of other values is none of Prodigy's.
+    Rows without an answer, from elsewhere, stay. A column of other values is
+    none of Prodigy's.
     """
     answers = [record.values.get(_ANSWER) for record in rows.records]
-    counts = collections.Counter(map(str, answers))
+    counts = collections.Counter(str(a) for a in answers if a not in (None, ""))
     others = counts.keys() & _OTHERS
     if not others or counts.keys() - {_ACCEPTED, *_OTHERS}:
         return
@@ -357,5 +358,5 @@ def _keep_accepted(rows: Rows) -> None:
     rows.records = [
         record
         for record, answer in zip(rows.records, answers, strict=True)
-        if answer == _ACCEPTED
+        if answer not in _OTHERS
     ]

@@ -193,7 +193,8 @@ def parse_line(
 ) -> Any:
     """Returns the value in a line.
 
-    `number` converts the text of a number; None: to int or float. Raises
+    `number` converts the text of a number; None: to int or float. With it NaN,
+    which JSON has not, is null, as Python writes that of data frames. Raises
     RowError for a line that is not JSON or has a duplicate key.
     """
     try:
@@ -207,6 +208,7 @@ def _parsed(text: str, number: Callable[[str], Any] | None = None) -> Any:
         text,
         parse_int=number,
         parse_float=number,
+        parse_constant=number and (lambda t: None if t == "NaN" else number(t)),
         object_pairs_hook=object_of_unique_keys,
     )
 

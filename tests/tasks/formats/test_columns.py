@@ -245,7 +245,8 @@ def test_names_that_end_like_numbers_of_rows(write):
 
 
 @pytest.mark.parametrize(
-    "labels", [["", " "], [-1, -1], [-1.0, -1.0], [None, None]]
+    "labels",
+    [["", " "], [-1, -1], [-1.0, -1.0], [None, None], [float("nan"), None]],
 )
 def test_a_test_file_may_have_columns_without_labels(lines, labels):
     """Those of the hub's ai2_arc are empty, those of its glue -1 or -1.0."""
@@ -286,6 +287,10 @@ def test_rows_that_an_annotator_rejected_are_left_out(lines):
     asked = read_texts(path, "text answer")
     assert [example.label for example in asked] == answers
     assert len(read_texts(lines(*rows, {**rows[0], "answer": "yes"}))) == 6
+    # Rows of another program have none.
+    rows_of_both = lines(*rows, {"text": "z", "label": "y"})
+    found = text_examples(read_rows(rows_of_both, str), roles, True)
+    assert [example.texts for example in found] == [("0",), ("2",), ("z",)]
     assert_error(read_texts, lines(rows[1]), ":1: no row has answer=accept")
 
 

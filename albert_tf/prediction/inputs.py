@@ -32,7 +32,7 @@ from albert_tf.prediction.input_columns import (
 )
 from albert_tf.tasks.examples import Log, listed
 from albert_tf.tasks.formats.conll import read_conll
-from albert_tf.tasks.formats.json_values import (
+from albert_tf.tasks.formats.json_rows import (
     array_elements,
     object_lines,
     starts_array,

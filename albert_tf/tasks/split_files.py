@@ -11,7 +11,7 @@ from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.compression import SUFFIXES, plain_name
 from albert_tf.tasks.examples import Log, listed
-from albert_tf.tasks.formats.arrow import FIRST_PART, parts_in
+from albert_tf.tasks.formats.parquet_parts import FIRST_PART, parts_in
 from albert_tf.tasks.formats.rows import (
     EXTENSIONS,
     PARQUET,

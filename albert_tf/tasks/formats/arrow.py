@@ -7,7 +7,6 @@ imported when there is such a file.
 import itertools
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.encoding import HEAD_BYTES, refuse_pointer
 from albert_tf.io.json_files import read_json
+from albert_tf.tasks.formats.parquet_parts import parts_of
 
 # The file by which a directory of `Dataset.save_to_disk` is recognised.
 STATE = "state.json"
@@ -22,12 +22,6 @@ _INFO = "dataset_info.json"
 # Key of what `datasets` writes into the schema of a file.
 _METADATA = b"huggingface"
 _BATCH_ROWS = 1024
-# The first of the parts of a table, as the hub's data sets are divided; each
-# may have a digest of its own.
-_DIGEST = "-[0-9a-f]{16}"
-FIRST_PART = re.compile(rf"(.+)-00000-of-([0-9]{{5}})({_DIGEST})?\.parquet")
-# A part of a table in a directory: Spark's, Dask's, and the hub's conversion.
-_PART = re.compile(r"part[-.][0-9]+([-.].*)?\.parquet|[0-9]{4}\.parquet")
 
 
 class ArrowRow(NamedTuple):
@@ -74,9 +68,15 @@ def read_parquet(path: str) -> ArrowTable:
     or missing.
     """
     arrow = load_pyarrow()
-    paths = _parts(path)
-    opened = [_open_parquet(path) for path in paths]
-    schemas = [file.schema_arrow for file in opened]
+    paths = parts_of(path)
+    # One after another: there may be more than can be open.
+    schemas, sizes = zip(
+        *(
+            (file.schema_arrow, file.metadata.num_rows)
+            for file in map(_open_parquet, paths)
+        ),
+        strict=True,
+    )
     for part, schema in zip(paths, schemas, strict=True):
         require(
             schema.names == schemas[0].names,
@@ -89,58 +89,14 @@ def read_parquet(path: str) -> ArrowTable:
             f"{_described(path, error)} Write all parts with one schema."
         ) from None
     tables = [
-        _read_part(part, schema, file.metadata.num_rows)
-        for part, file in zip(paths, opened, strict=True)
+        _read_part(part, schema, num_rows)
+        for part, num_rows in zip(paths, sizes, strict=True)
     ]
     return ArrowTable(
         schema,
         lambda: itertools.chain.from_iterable(t.rows() for t in tables),
-        sum(table.num_rows for table in tables),
+        sum(sizes),
     )
-
-
-def parts_in(directory: str) -> list[str]:
-    """Returns the paths of a table's parts in a directory, by their numbers."""
-    names = files.listdir(directory) if files.isdir(directory) else []
-    found = sorted(
-        filter(_PART.fullmatch, names), key=lambda n: (_number(n), n)
-    )
-    # Years are other tables.
-    if found and found[0][0].isdecimal() and _number(found[0]):
-        return []
-    return [os.path.join(directory, name) for name in found]
-
-
-def _number(name: str) -> int:
-    return int(re.findall("[0-9]+", name)[0])
-
-
-def _parts(path: str) -> list[str]:
-    """Returns the paths of all parts, or of what is no first part."""
-    if found := parts_in(path):
-        return found
-    part = FIRST_PART.fullmatch(path)
-    if not part:
-        return [path]
-    name, count, digest = part.groups()
-    stems = [f"{name}-{n:05d}-of-{count}" for n in range(int(count))]
-    if not digest:
-        return [f"{stem}.parquet" for stem in stems]
-    directory = os.path.dirname(path)
-    stored = [
-        os.path.join(directory, n) for n in files.listdir(directory or ".")
-    ]
-    found = []
-    for stem in stems:
-        pattern = re.compile(rf"{re.escape(stem)}{_DIGEST}\.parquet")
-        parts = list(filter(pattern.fullmatch, stored))
-        require(
-            len(parts) == 1,
-            f"{path} is one of {count} parts; expected one "
-            f"{stem}-....parquet, got {len(parts)}.",
-        )
-        found += parts
-    return found
 
 
 def _open_parquet(path: str) -> Any:

@@ -10,11 +10,8 @@ from albert_tf.io.compression import plain_name
 from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import Answer, Log, Question
 from albert_tf.tasks.formats.columns import have_labels
-from albert_tf.tasks.formats.json_values import (
-    parse_line,
-    shown_json,
-    starts_array,
-)
+from albert_tf.tasks.formats.json_rows import starts_array
+from albert_tf.tasks.formats.json_values import parse_line, shown_json
 from albert_tf.tasks.formats.record import Record
 from albert_tf.tasks.formats.rows import (
     JSON_LINES,

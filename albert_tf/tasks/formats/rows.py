@@ -19,7 +19,6 @@ from albert_tf.tasks.formats.arrow import (
     ArrowRow,
     ArrowTable,
     is_saved,
-    parts_in,
     read_parquet,
     read_saved,
 )
@@ -29,13 +28,13 @@ from albert_tf.tasks.formats.class_folders import (
     other_files,
     read_text_file,
 )
-from albert_tf.tasks.formats.json_values import (
+from albert_tf.tasks.formats.json_rows import (
     array_elements,
     object_lines,
-    parse_line,
-    shown_json,
     starts_array,
 )
+from albert_tf.tasks.formats.json_values import parse_line, shown_json
+from albert_tf.tasks.formats.parquet_parts import parts_in
 from albert_tf.tasks.formats.record import Record
 from albert_tf.tasks.formats.tables import (
     DELIMITERS,

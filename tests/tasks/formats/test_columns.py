@@ -1,6 +1,5 @@
 """Users' own files: quotes, columns, and errors in them."""
 
-import contextlib
 import json
 import re
 
@@ -306,50 +305,6 @@ def test_json_lines_unlike_the_first(lines):
         assert_error(read_own, path, message)
     path = lines(first, {"a": ["x"], "label": 1})
     assert_error(read_own, path, r':2: expected a string as a, got \["x"\]')
-
-
-@pytest.mark.parametrize(
-    ("content", "advice"),
-    [
-        # What df.to_json(path) writes, and with orient="index".
-        ('{"text":{"0":"a","1":"b"},"label":{"0":1,"1":0}}', "pandas"),
-        ('{"0":{"text":"a","label":1},"1":{"text":"b","label":0}}', "pandas"),
-        ('{"columns":["text"],"index":[0],"data":[["a"]]}', "pandas"),
-        ('{"schema": {"fields": []}, "data": [{"text": "a"}]}', "jq .*data"),
-        ('{"version": "1", "data": [{"text": "a"}]}', "jq .*data"),
-        ('{"count": 1, "results": [{"text": "a"}]}', "jq .*results"),
-        ('{"text": "a",\n  "label": 1\n}\n', r"jq -c \."),
-        ('{\n"text": "a"\n}\n{\n"text": "b"\n}\n', r"jq -c \."),
-    ],
-)
-def test_one_json_object_for_the_file(write, content, advice):
-    message = f"train.json:1: expected a JSON object in each line, .* {advice}"
-    forms = [content]
-    with contextlib.suppress(ValueError):
-        forms.append(json.dumps(json.loads(content), indent=1))
-    for form in forms:
-        with pytest.raises(UserError, match=message):
-            quiet(write("train.json", form))
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        '{"text": "a", "entities": [{"start": 0}]}',
-        '{"tokens": ["a"], "spans": [{"start": 0}]}',
-        '{"data": []}',
-        '{"data": [{"x": 1}]}\n{"data": [{"x": 2}]}',
-    ],
-)
-def test_lines_that_are_rows(write, content):
-    path = write("train.json", content)
-    expected = [json.loads(line).keys() for line in content.split("\n")]
-    assert [r.values.keys() for r in quiet(path).records] == expected
-
-
-def test_the_lines_after_a_bad_first_one_are_read(write):
-    rows = quiet(write("train.json", '{"text": "a"\n{"text": "b"}\n'))
-    assert [record.values for record in rows.records] == [{"text": "b"}]
 
 
 def test_a_file_whose_name_tells_no_form(write):

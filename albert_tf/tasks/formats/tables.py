@@ -7,6 +7,7 @@ import dataclasses
 import io
 import itertools
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -78,7 +79,8 @@ def decoded_lines(
             raise UserError(
                 f"{path}:{number}: byte {error.start} "
                 f"(0x{line[error.start]:02x}) is not UTF-8; convert the file, "
-                "for example with iconv -f latin1 -t utf-8."
+                # In Latin 1 quotes of Windows would be control characters.
+                "for example with iconv -f cp1252 -t utf-8."
             ) from None
     require(number > 0, f"{path} is empty; {advice}")
 
@@ -334,7 +336,7 @@ def _check_separator(
             advice = (
                 'convert the file, for example with python -c "import csv, '
                 "sys; csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, "
-                f"delimiter='{other}'))\" < {path} > new.csv"
+                f"delimiter='{other}'))\" < {shlex.quote(path)} > new.csv"
             )
         raise UserError(
             f"{path}: the separator looks like a {name} ({other!r}), expected "

@@ -319,7 +319,7 @@ def test_other_separators_within_fields(write, content):
 
 
 def test_the_advice_converts_semicolons(write):
-    path = write("t.csv", 'a;b\r\n"x, ""y"";\n";z\r\n')
+    path = write("my t.csv", 'a;b\r\n"x, ""y"";\n";z\r\n')
     with pytest.raises(UserError) as raised:
         read(path)
     command = shlex.split(str(raised.value).partition("example with ")[2])

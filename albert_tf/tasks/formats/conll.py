@@ -1,5 +1,6 @@
 """CoNLL's format: a word with its tag in each line."""
 
+import collections
 import functools
 import itertools
 import re
@@ -42,7 +43,8 @@ def read_conll(
     Columns are numbered from 0, or from -1 backwards. `tagged` requires tags;
     else they are read where the first line has both columns. Raises UserError
     for a file without words, and, unless sentences with such a line are
-    skipped and counted, a line with too few columns.
+    skipped and counted, a line with too few columns, or, where these are
+    numbered backwards, fewer than most lines of its sentence.
     """
     lines = list(_lines(path))
     columns = [word_column, tag_column]
@@ -56,11 +58,20 @@ def read_conll(
     require(bool(sentences), f"{path} has no words; {_ADVICE}")
 
     def example(sentence: list[tuple[str, list[str]]]) -> WordsExample:
+        # A line may have more: a word of several parts.
+        usual = _usual_width(sentence) if min(columns) < 0 else 0
         for location, fields in sentence:
             if len(fields) < needed:
                 raise RowError(
                     location,
                     f"expected at least {needed} columns",
+                    f", got {len(fields)}: {shown(' '.join(fields))}",
+                )
+            # Counted from the end, another column would be read.
+            if len(fields) < usual:
+                raise RowError(
+                    location,
+                    f"expected {usual} columns, as most lines of the sentence",
                     f", got {len(fields)}: {shown(' '.join(fields))}",
                 )
         words, *tags = zip(
@@ -122,6 +133,12 @@ def _fields(path: str) -> Iterator[tuple[str, list[str]]]:
 
 def _width(lines: Iterable[tuple[str, list[str]]]) -> int:
     return next((len(f) for _, f in lines if _has_word(f)), 0)
+
+
+def _usual_width(sentence: Iterable[tuple[str, list[str]]]) -> int:
+    """Returns the most frequent number of columns, the least of several."""
+    counts = collections.Counter(len(fields) for _, fields in sentence)
+    return min(counts, key=lambda width: (-counts[width], width))
 
 
 def _has_word(fields: Sequence[str]) -> bool:

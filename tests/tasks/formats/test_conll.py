@@ -105,6 +105,8 @@ def test_optional_tags(write):
         ("-DOCSTART- O\n\n \n", {}, "has no words; a file of tagged words"),
         # The only column is no tag.
         ("a O\nb\n", {}, ":2: expected at least 2 columns, got 1: 'b'"),
+        # Y is not the tag of b.
+        ("a X O\nb Y\nc d X O\ne X O\n", {}, ":2: expected 3 columns, as most"),
         ("a O\n", {"tag_column": 2}, ":1: expected at least 3 columns, got 2"),
         ("a O\n", {"tag_column": -2}, ":1: expected at least 3 columns, got 2"),
         (

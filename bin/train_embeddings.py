@@ -123,8 +123,8 @@ def _rows() -> list[Sequence[str]]:
         f"--columns={','.join(FLAGS.columns or ())}: expected the names of two "
         "columns of --table.",
     )
-    # No column is called so: there are no labels.
-    roles = {"text": FLAGS.columns, "label": [""]}
+    # No column is called so, for names have no blanks around them.
+    roles = {"text": FLAGS.columns, "label": [" "]}
     rows = read_rows(FLAGS.table, command_line.log)
     return [example.texts for example in text_examples(rows, roles, False)]
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from albert_tf.config import Log, require
 from albert_tf.io import files
 from albert_tf.tasks.base import Task
+from albert_tf.text.normalization import replace_surrogates
 
 # Single texts are short; several fill a sequence.
 _TEXTS_PER_DOCUMENT = 20
@@ -57,7 +58,9 @@ def _documents(examples: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
     """Yields the lines of each document, none of them empty."""
     singles = []
     for texts in examples:
-        lines = [line for text in texts if (line := " ".join(text.split()))]
+        # JSON can hold lone surrogates, and UTF-8 cannot.
+        words = [replace_surrogates(text).split() for text in texts]
+        lines = list(filter(None, map(" ".join, words)))
         if len(texts) == 1:
             singles += lines
         elif lines:

@@ -28,7 +28,18 @@ _OTHERS = {
     b"PAR1\x15": "a Parquet file",
     b"\x1f\x8b": "a gzip file",
 }
+# The first bytes of what stands for a file in Git until it is fetched.
+_LFS_POINTER = b"version https://git-lfs"
 HEAD_BYTES = 1024
+
+
+def refuse_pointer(path: str, content: bytes) -> None:
+    """Raises UserError if a file is a pointer of Git LFS."""
+    require(
+        not content.startswith(_LFS_POINTER),
+        f"{path} is a pointer of Git LFS, which stands for the file; git lfs "
+        "pull fetches it.",
+    )
 
 
 def refuse_other_than_text(path: str, content: bytes) -> None:
@@ -37,6 +48,7 @@ def refuse_other_than_text(path: str, content: bytes) -> None:
     Texts in UTF-16 and UTF-32 are none here.
     """
     head = content[:HEAD_BYTES]
+    refuse_pointer(path, head)
     for mark, form in _OTHERS.items():
         require(
             not head.startswith(mark),

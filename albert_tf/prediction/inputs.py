@@ -31,8 +31,9 @@ from albert_tf.prediction.input_columns import (
     texts_of,
 )
 from albert_tf.tasks.formats.conll import read_conll
-from albert_tf.tasks.formats.json_values import (
+from albert_tf.tasks.formats.json_rows import (
     array_elements,
+    object_lines,
     starts_array,
 )
 from albert_tf.tasks.formats.record import Record, Roles
@@ -44,7 +45,7 @@ from albert_tf.tasks.formats.rows import (
     json_record,
     open_rows,
 )
-from albert_tf.tasks.formats.tables import DELIMITERS, Row
+from albert_tf.tasks.formats.tables import DELIMITERS, Row, refuse_line_ends
 
 # Names of columns by which the header of a table is recognised.
 _NAMES = {n for f in (PAIR, QUESTION, CHOICES) for n in f.columns} | {
@@ -140,13 +141,17 @@ def read_lines(
     """Returns the inputs in lines of text.
 
     The first line is read at once. Raises UserError where there is none, where
-    it is in UTF-16, and where it is the header of a table.
+    it is in UTF-16, where lines end with CR alone, and where it is the header
+    of a table.
     """
-    found = decoded(lines, source)
-    first = next(found, None)
-    if first is None:
+    lines = iter(lines)
+    head = next(lines, None)
+    if head is None:
         raise UserError(f"{source} is empty.")
+    found = decoded(itertools.chain([head], lines), source)
+    first = next(found)
     if may_have_header:
+        refuse_line_ends(source, head.decode("utf-8", "replace"))
         _refuse_header(first[1], source, ())
 
     def inputs(form: Form, columns: Sequence[str] = ()) -> Iterator[Input]:
@@ -165,8 +170,9 @@ def read_lines(
 def _refuse_header(line: str, source: str, columns: Sequence[str]) -> None:
     """Raises UserError for a line that names columns.
 
-    It names nothing but known columns; or several, among them a known one; or
-    those of the model's texts, which are among `columns`.
+    It names nothing but known columns; or several, among them a known one in
+    letters of any case; or those of the model's texts, which are among
+    `columns`.
     """
     names = [n.strip(' "') for n in re.split(r"[\t,;]", line)]
     pairs = [column.partition("=")[::2] for column in columns]
@@ -174,7 +180,7 @@ def _refuse_header(line: str, source: str, columns: Sequence[str]) -> None:
     is_header = _NAMES.issuperset(names)
     is_header |= bool(of_model) and of_model.issubset(names)
     if len(names) > 1 and all(map(_NAME.fullmatch, names)):
-        is_header |= not _NAMES.isdisjoint(names)
+        is_header |= not _NAMES.isdisjoint(map(str.lower, names))
     require(
         not is_header,
         f"{source}, line 1: {listed(names, 12)} is the header of a table, and "
@@ -304,7 +310,7 @@ def _json_rows(
     first = list(itertools.islice(found, 1))
     rows = itertools.chain(first, found)
     if not first or not starts_array(first[0][1]):
-        return rows
+        return object_lines(rows)
     return ((*element, None) for element in array_elements(_sound(rows)))
 
 

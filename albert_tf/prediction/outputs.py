@@ -3,8 +3,6 @@
 Rows are pairs of an Input and its prediction, or the UserError in place of one.
 """
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
@@ -27,6 +25,9 @@ from albert_tf.tasks.kinds.texts import text_fields
 NPY = ".npy"
 # Of files' names; those without have lines of JSON, or a table's own form.
 OUTPUT_ENDINGS = (*JSON_EXTENSIONS, *DELIMITERS, PARQUET, NPY)
+
+# A text that begins so may be read as a list.
+_BRACKETS = ("[", "{", "(")
 
 Rows = Iterable[tuple[Input, Any]]
 
@@ -75,13 +76,10 @@ def write_rows(
     if ending == NPY:
         write_array(file, rows)
     elif ending in DELIMITERS:
-        text = io.TextIOWrapper(file, "utf-8", "backslashreplace", newline="")
-        table = csv.writer(
-            text, delimiter=DELIMITERS[ending], lineterminator="\n"
-        )
-        table.writerows(_table(rows, mode, form, list(labels)))
-        # The file is not closed here.
-        text.detach()
+        delimiter = DELIMITERS[ending]
+        for row in _table(rows, mode, form, list(labels)):
+            line = delimiter.join(quoted(str(c), delimiter) for c in row)
+            file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
     else:
         for line in json_lines(rows, mode):
             # JSON can hold lone surrogates, and UTF-8 cannot.
@@ -117,17 +115,28 @@ def _table(
         yield row
 
 
+def quoted(cell: str, delimiter: str) -> str:
+    """Returns a cell of a table, in quotes where it needs them.
+
+    Also for a CR alone, for which Python's csv module may write none.
+    """
+    if any(c in cell for c in (delimiter, '"', "\r", "\n")):
+        return '"' + cell.replace('"', '""') + '"'
+    return cell
+
+
 def cell_of(value: Any) -> Any:
     """Returns the value of a field, several labels as one text.
 
     These have commas between them, or are a list in JSON where a label has a
-    comma: both are read as labels.
+    comma or the first one a bracket: both are read as labels.
     """
     if not isinstance(value, tuple):
         return value
-    if any("," in label for label in value):
+    text = ",".join(value)
+    if any("," in label for label in value) or text.startswith(_BRACKETS):
         return json.dumps(value, ensure_ascii=False)
-    return ",".join(value)
+    return text
 
 
 def write_array(file: IO[bytes], rows: Rows) -> None:

@@ -17,8 +17,8 @@ from albert_tf.config import Log, UserError, listed, require, shown
 from albert_tf.prediction.forms import Input
 from albert_tf.prediction.inputs import Table, json_columns
 from albert_tf.prediction.modes import Mode
-from albert_tf.prediction.outputs import cell_of
-from albert_tf.tasks.formats.arrow import ArrowRow, load_pyarrow
+from albert_tf.prediction.outputs import cell_of, quoted
+from albert_tf.tasks.formats.arrow import ArrowRow, load_pyarrow, text_of
 from albert_tf.tasks.formats.class_folders import TextFile
 from albert_tf.tasks.formats.json_values import parse_line
 from albert_tf.tasks.formats.rows import (
@@ -27,8 +27,10 @@ from albert_tf.tasks.formats.rows import (
     LABEL_COLUMN,
     PARQUET,
     ending_of,
+    json_record,
 )
 from albert_tf.tasks.formats.tables import DELIMITERS, Row
+from albert_tf.text.normalization import replace_surrogates
 
 Rows = Iterable[tuple[Input, Any]]
 # New columns by the names of fields that a table may have of its own.
@@ -182,7 +184,7 @@ class _Writer(abc.ABC):
             # A bad row may have another number of fields.
             return dict(zip(self.columns, row.fields, strict=False))
         # A line of JSON, which is no object where there is no row.
-        return parse_line(row[0], row[1], number=str) if row else {}
+        return dict(json_record(row[:2]).values) if row else {}
 
 
 def _writer(file: IO[bytes], name: str, table: Table) -> _Writer:
@@ -249,13 +251,9 @@ class _DelimitedWriter(_Writer):
         self._file.write(line.encode("utf-8", "backslashreplace"))
 
     def _joined(self, cells: Sequence[str]) -> str:
-        written = self._literal if self._is_literal else self._quoted
-        return self._delimiter.join(map(written, cells))
-
-    def _quoted(self, cell: str) -> str:
-        if any(c in cell for c in (self._delimiter, '"', "\r", "\n")):
-            return '"' + cell.replace('"', '""') + '"'
-        return cell
+        if self._is_literal:
+            return self._delimiter.join(map(self._literal, cells))
+        return self._delimiter.join(quoted(c, self._delimiter) for c in cells)
 
     def _literal(self, cell: str) -> str:
         """Returns a cell without what a table without quotes cannot hold."""
@@ -363,28 +361,29 @@ class _ParquetWriter(_Writer):
         else:
             values = [self.values(item) for item, _ in self._rows]
             columns = [
-                arrow.array(
-                    [_text_or_none(row.get(name)) for row in values],
-                    arrow.string(),
-                )
+                self._array([row.get(name) for row in values], arrow.string())
                 for name in self.columns
             ]
         added = [
-            arrow.array(
-                [
-                    _text_or_none(cells[field.name])
-                    if field.type == arrow.string()
-                    else cells[field.name]
-                    for _, cells in self._rows
-                ],
-                field.type,
-            )
-            for field in self._added
+            self._array([cells[f.name] for _, cells in self._rows], f.type)
+            for f in self._added
         ]
         self._writer.write_table(
             arrow.Table.from_arrays([*columns, *added], schema=self._schema)
         )
         self._rows.clear()
+
+    def _array(self, values: Sequence[Any], type_: Any) -> Any:
+        if type_ == self._arrow.string():
+            values = [None if v is None else _cell_text(v) for v in values]
+        return self._arrow.array(map(_storable, values), type_)
+
+
+def _storable(value: Any) -> Any:
+    """Returns a value without lone surrogates, which JSON can hold."""
+    if isinstance(value, list):
+        return [*map(_storable, value)]
+    return replace_surrogates(value) if isinstance(value, str) else value
 
 
 def _runs(rows: Sequence[ArrowRow]) -> Iterator[tuple[Any, int, int]]:
@@ -416,6 +415,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, bytes):
+        return str(text_of(value))
     return str(value)
 
 
@@ -427,10 +428,6 @@ def _cell_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return _json(value)
-
-
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else _cell_text(value)
 
 
 def _json(value: Any) -> str:

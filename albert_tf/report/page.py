@@ -6,6 +6,8 @@ import html
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from albert_tf.text.normalization import replace_surrogates
+
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff;
   max-width: 60rem; margin: 0 auto; padding: 1rem; }
@@ -126,13 +128,13 @@ def without_empty_columns(table: Table) -> Table:
 
 
 def to_html(page: Page) -> str:
-    """Returns an HTML document that loads nothing."""
+    """Returns an HTML document that loads nothing, and that UTF-8 can hold."""
     body = [f"<h1>{html.escape(page.title)}</h1>"]
     body += [_html_part(part) for part in page.introduction]
     for section in page.sections:
         body.append(f"<h2>{html.escape(section.title)}</h2>")
         body += [_html_part(part) for part in section.parts]
-    return "\n".join(
+    document = "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width">',
@@ -142,6 +144,8 @@ def to_html(page: Page) -> str:
             "</body></html>\n",
         ]
     )
+    # Texts of JSON can hold lone surrogates.
+    return replace_surrogates(document)
 
 
 def to_markdown(page: Page, save: Callable[[str, bytes], str]) -> str:

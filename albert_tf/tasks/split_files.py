@@ -3,13 +3,14 @@
 import dataclasses
 import itertools
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert_tf.config import Log, UserError, listed, require
 from albert_tf.io import files
 from albert_tf.io.compression import SUFFIXES, plain_name
-from albert_tf.tasks.formats.arrow import FIRST_PART
+from albert_tf.tasks.formats.parquet_parts import FIRST_PART, parts_in
 from albert_tf.tasks.formats.rows import (
     EXTENSIONS,
     PARQUET,
@@ -54,10 +55,12 @@ class SplitFiles:
         is_whole = not found and split != "dev"
         if is_whole:
             found = self._whole(data_dir)
+        if len(found) == 1:
+            return found[0]
         names = [split + extension for extension in self.extensions]
         if self.extensions == EXTENSIONS:
             names.append("folder of .txt files for each class")
-        stored = listed(_names(data_dir), 12)
+        stored = listed(_shown_names(data_dir), 12)
         require(
             bool(found) or not files.isfile(data_dir),
             f"{data_dir} is a file, expected a directory with "
@@ -70,10 +73,8 @@ class SplitFiles:
         require(
             bool(found),
             f"{data_dir} has no {' or '.join(names)}, which the task needs; it "
-            f"holds {stored}.{self.advice}",
+            f"holds {stored}.{_advice(stored)}{self.advice}",
         )
-        if len(found) == 1:
-            return found[0]
         if is_whole:
             raise UserError(
                 f"{data_dir} has {listed(map(os.path.basename, found))}; call "
@@ -88,13 +89,14 @@ class SplitFiles:
         return bool(_split_paths(data_dir, split, self.extensions))
 
     def _whole(self, data_dir: str) -> list[str]:
-        """Returns the paths of what is not divided into splits."""
+        """Returns the paths of what is not divided into splits.
+
+        Raises UserError for tables beside folders of texts.
+        """
         if files.isfile(data_dir):
             return [data_dir]
         if any(self.has(data_dir, split) for split in self.splits):
             return []
-        if PARQUET in self.extensions and has_columns(data_dir):
-            return [data_dir]
         paths = [os.path.join(data_dir, name) for name in _names(data_dir)]
         tables = [
             path
@@ -103,7 +105,16 @@ class SplitFiles:
         ]
         # They may lie beside a table.
         others = [p for p in tables if plain_name(p).lower().endswith(".json")]
-        return [path for path in tables if path not in others] or others
+        tables = [path for path in tables if path not in others]
+        if PARQUET not in self.extensions or not has_columns(data_dir):
+            return tables or others
+        require(
+            not tables or bool(parts_in(data_dir)),
+            f"{data_dir} has {listed(map(os.path.basename, tables))} beside "
+            "folders with .txt files; give --data_dir a table, or move one or "
+            "the others to another directory.",
+        )
+        return [data_dir]
 
 
 def _split_paths(
@@ -111,41 +122,58 @@ def _split_paths(
 ) -> list[str]:
     """Returns the paths of a split's files, of which one is right.
 
-    Where they are tables, a directory may be in place of a file, and the first
-    of several parts stands for all.
+    Their names have letters of any case. Where they are tables, a directory may
+    be in place of a file, and the first of several parts stands for all.
     """
-    stored = set(_names(data_dir))
     names = _SPLIT_NAMES.get(split, (split,))
     endings = [e + packed for e in extensions for packed in ("", *SUFFIXES)]
     candidates = [name + ending for name in names for ending in endings]
-    found = [
-        os.path.join(data_dir, name) for name in candidates if name in stored
-    ]
-    folders = []
-    if PARQUET in extensions:
-        folders = [os.path.join(data_dir, n) for n in names if n in stored]
-        found += [
-            os.path.join(data_dir, name)
-            for name in sorted(stored)
-            if (part := FIRST_PART.fullmatch(name)) and part[1] in names
-        ]
+    are_tables = PARQUET in extensions
+    found = []
+    for name in _names(data_dir):
+        part = FIRST_PART.fullmatch(name) if are_tables else None
+        is_file = name.lower() in candidates or (
+            part is not None and part[1].lower() in names
+        )
+        is_folder = are_tables and (is_file or name.lower() in names)
+        path = os.path.join(data_dir, name)
+        if (is_file and files.isfile(path)) or (
+            is_folder and has_columns(path)
+        ):
+            found.append(path)
+    return found
+
+
+def _shown_names(directory: str) -> list[str]:
+    """Returns the names in a directory, those of directories with a slash."""
     return [
-        *filter(files.isfile, found),
-        *filter(has_columns, folders),
+        f"{name}/" if files.isdir(os.path.join(directory, name)) else name
+        for name in _names(directory)
     ]
+
+
+def _advice(names: str) -> str:
+    """Returns what to do with archives and workbooks, if there are any."""
+    if not re.search(r"\.(zip|tar|tgz|7z|xlsx?|ods)\b", names.lower()):
+        return ""
+    return " Unpack archives; save workbooks as CSV."
 
 
 def _names(directory: str) -> list[str]:
-    """Returns the names in a directory, none if it is missing."""
+    """Returns the names in a directory but hidden ones, none if it is missing.
+
+    Of the latter macOS puts one beside each file in an archive.
+    """
     directory = directory or "."
-    return files.listdir(directory) if files.isdir(directory) else []
+    names = files.listdir(directory) if files.isdir(directory) else []
+    return [name for name in names if name[0] != "."]
 
 
 def training_file(path: str, extensions: Sequence[str]) -> str:
     """Returns the training file beside that of another split, or ""."""
     directory, name = os.path.split(path)
     part = FIRST_PART.fullmatch(name)
-    split = part[1] if part else name.partition(".")[0]
+    split = (part[1] if part else name.partition(".")[0]).lower()
     if split not in itertools.chain(*_SPLIT_NAMES.values()):
         return ""
     found = _split_paths(directory, "train", extensions)

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shlex
 from collections.abc import Sequence
 
 from albert_tf.config import UserError
@@ -14,8 +15,10 @@ from data_prep.corpus.text_files import OpenFile, open_text
 _TABLE = (
     "a table is no text; write its column of texts as lines of JSON, for "
     'example with python -c "import csv, json, sys; '
-    "[print(json.dumps({{'text': row['text']}})) for row in "
-    "csv.DictReader(sys.stdin, delimiter='DELIMITER')]\" < {path} > texts.jsonl"
+    "csv.field_size_limit(1 << 30); "
+    "[print(json.dumps({{'text': row['text']}})) for row in csv.DictReader("
+    "open(sys.argv[1], encoding='utf-8-sig', newline=''), "
+    "delimiter='DELIMITER')]\" {path} > texts.jsonl"
 )
 _MARKUP = (
     "markup is no text; convert it, for example with pandoc -t plain {path} "
@@ -118,7 +121,7 @@ def _form(path: str, open_file: OpenFile) -> str:
     if form := FORM_OF_SUFFIX.get(text_suffix(path)):
         return form
     if advice := _NO_TEXT.get(text_suffix(path)):
-        raise UserError(f"{path}: {advice.format(path=path)}.")
+        raise UserError(f"{path}: {advice.format(path=shlex.quote(path))}.")
     with open_text(path, open_file) as stream:
         for line in iter(lambda: stream.readline(MAX_JSON_LINE_CHARS), ""):
             if line.strip():

@@ -2,13 +2,22 @@
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from albert_tf.config import UserError, listed, require
 from albert_tf.io import files
+from albert_tf.io.encoding import HEAD_BYTES, refuse_pointer
 from albert_tf.tasks.formats.arrow import load_pyarrow
 
 PARQUET_SUFFIX = ".parquet"
 _BATCH_ROWS = 256
+
+
+def _text(value: Any) -> str:
+    """Returns a value that JSON has not as text; bytes as those of a file."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    return str(value)
 
 
 def parquet_reader(path: str, column: str) -> Callable[[int], memoryview]:
@@ -22,7 +31,9 @@ def parquet_reader(path: str, column: str) -> Callable[[int], memoryview]:
     from pyarrow import parquet
 
     try:
-        table = parquet.ParquetFile(files.open(path))
+        file = files.open(path)
+        refuse_pointer(path, file.read(HEAD_BYTES))
+        table = parquet.ParquetFile(file)
     except arrow.ArrowException as error:
         raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
     names = table.schema_arrow.names
@@ -36,7 +47,7 @@ def parquet_reader(path: str, column: str) -> Callable[[int], memoryview]:
         try:
             for batch in table.iter_batches(_BATCH_ROWS, columns=[column]):
                 for row in batch.to_pylist():
-                    yield json.dumps(row, default=str).encode() + b"\n"
+                    yield json.dumps(row, default=_text).encode() + b"\n"
         except arrow.ArrowException as error:
             raise UserError(f"{path}: {str(error).splitlines()[0]}") from None
 

@@ -36,6 +36,14 @@ def test_twenty_single_texts_are_a_document(tmp_path):
     assert documents[1][0] == "text 20"
 
 
+def test_halves_of_emoji_are_replaced(tmp_path):
+    """JSON has them where JavaScript cut a text."""
+    line = '{"text": "\\ud83d\\ude00 cut \\ud83d", "label": 1}'
+    (tmp_path / "train.jsonl").write_text(line)
+    _, documents = corpus_of(CLASSIFICATION, tmp_path)
+    assert documents == [["\U0001f600 cut \ufffd\ufffd\ufffd"]]
+
+
 def test_a_question_and_its_paragraph_are_a_document(tmp_path):
     answers = [{"text": "a", "answer_start": 4}]
     question = {"id": "1", "question": "what?", "answers": answers}

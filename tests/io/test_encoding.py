@@ -34,6 +34,12 @@ def test_archives_are_named():
             refuse_other_than_text("a", content)
 
 
+def test_pointers_of_git_lfs_are_named():
+    content = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7\n"
+    with pytest.raises(UserError, match="^a is a pointer .*git lfs pull"):
+        refuse_other_than_text("a", content)
+
+
 def test_other_bytes_pass():
     for content in (b"", b"a", b"\0", b"\0" * 2000, b"a\0b c d " * 200):
         refuse_other_than_text("a", content)

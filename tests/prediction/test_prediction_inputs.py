@@ -1,5 +1,7 @@
 """Inputs of predictions: what lines and rows are read as, and refused as."""
 
+import io
+
 import pytest
 
 from albert_tf.config import UserError
@@ -20,7 +22,7 @@ from albert_tf.prediction.inputs import (
 
 
 def of_lines(content, form, may_have_header=True):
-    lines = content.splitlines(keepends=True)
+    lines = io.BytesIO(content)
     read = read_lines(lines, "a.txt", may_have_header=may_have_header)
     return list(read.read(form, ()))
 
@@ -74,11 +76,19 @@ def test_a_bad_line_does_not_cost_the_others(form, line, message):
         raise bad.error
 
 
+def test_lines_that_end_with_cr_alone_are_refused():
+    with pytest.raises(UserError, match="a.txt: its lines end with CR alone"):
+        of_lines(b"a b\rc d\r", SINGLE)
+    # Within a line it is part of a text.
+    first, _ = of_lines(b"a\rb\r\nc\r", SINGLE)
+    assert first == Input(("a\rb",))
+
+
 @pytest.mark.parametrize(
     "header",
     [
         *("text", "text\tlabel", '"text","label"', "sentence1\tsentence2"),
-        "id;text;label",
+        *("id;text;label", "Text,Label"),
     ],
 )
 def test_a_header_is_no_text(header):
@@ -207,6 +217,12 @@ def test_elements_of_a_json_array(tmp_path):
     inputs = read_table(str(path), (), "csv", print)
     with pytest.raises(UserError, match=r"a.json, line 2: byte 10 is not UTF"):
         list(inputs.read(SINGLE, ()))
+
+
+def test_one_json_object_for_the_file_is_refused(tmp_path):
+    for content in ('{"data": [{"text": "a"}]}', '{\n"text": "a"\n}'):
+        with pytest.raises(UserError, match="line 1: expected a JSON obj.*jq"):
+            of_table(tmp_path, "a.json", content, SINGLE)
 
 
 @pytest.mark.parametrize("columns", [[], ["words=tokens"]])

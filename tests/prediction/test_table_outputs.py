@@ -14,10 +14,11 @@ from pyarrow import parquet
 
 from albert_tf.config import UserError
 from albert_tf.prediction.forms import PAIR, SINGLE
-from albert_tf.prediction.inputs import read_table
+from albert_tf.prediction.inputs import read_lines, read_table
 from albert_tf.prediction.modes import MODES
-from albert_tf.prediction.outputs import cell_of
+from albert_tf.prediction.outputs import cell_of, write_rows
 from albert_tf.prediction.table_outputs import json_rows, write_table
+from albert_tf.tasks.formats.record import Record
 
 LABELS = ["sea", 'la"nd']
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -177,7 +178,7 @@ def of_parquet(written, form):
 
 def test_json_lines_keep_their_bytes(tmp_path):
     path = tmp_path / "in.jsonl"
-    lines = ['{"id": 1.50,  "text":"a","x":[1e3,null]} ', "b", '{"text": 7}']
+    lines = ['{"id ": 1.50,  "text":"a","x":[1e3,null]} ', "b", '{"text": 7}']
     lines += ['{"id": 2}', "{}"]
     path.write_text("\n".join(lines))
     first, bad, number, lacking, empty = write(path).decode().splitlines()
@@ -195,6 +196,15 @@ def test_json_lines_keep_their_bytes(tmp_path):
         ["1.50", "a", '["1e3", null]', 'la"nd', "0.75", "0.25", "0.75", ""],
         ["", "", "", "", "", "", "", json.loads(bad)["error"]],
     ]
+
+
+def test_halves_of_emoji_are_replaced_in_parquet(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"text": "a \\ud83d b"}')
+    written = io.BytesIO(write(path, "out.parquet", mode="tag"))
+    (row,) = parquet.read_table(written).to_pylist()
+    assert row["text"] == "a \ufffd\ufffd\ufffd b"
+    assert row["words"] == ["a", "\ufffd\ufffd\ufffd", "b"]
 
 
 def test_elements_of_an_array_become_lines(tmp_path):
@@ -253,6 +263,19 @@ def test_literal_quotes_stay_literal(tmp_path, output):
     # Nor is that of a label doubled.
     assert row == '"a\t1\tla"nd\t0.5\t0.5\t0.5\t'
     assert header.split("\t")[2:] == [*ADDED, "error"]
+
+
+def test_texts_of_lines_are_cells_that_pandas_reads():
+    """Also with a CR in them, which Python's csv module may not quote."""
+    texts = ['a\rb, "c"', "\td", "e"]
+    lines = (f"{text}\n".encode() for text in texts)
+    inputs = read_lines(lines, "a", may_have_header=False)
+    file = io.BytesIO()
+    mode = MODES["classify"]
+    write_rows(file, "a.csv", predicted(inputs), mode, SINGLE, LABELS)
+    found = pandas.read_csv(io.BytesIO(file.getvalue()))
+    assert found["text"].to_list() == texts
+    assert found["probability_sea"].to_list() == [0.0, 0.5, 0.25]
 
 
 def test_names_that_are_taken(tmp_path):
@@ -364,6 +387,17 @@ def test_a_table_without_rows_has_the_new_columns(tmp_path):
 def test_labels_with_a_comma_are_a_list():
     assert cell_of(("a", "b")) == "a,b"
     assert cell_of(("a, b", "c")) == '["a, b", "c"]'
+    assert cell_of(("{a}", "c")) == '["{a}", "c"]'
+
+
+LABEL = st.text("a1,[]{}()\"'| ", min_size=1).map(str.strip).filter(bool)
+
+
+@given(st.lists(LABEL, max_size=3, unique=True).map(tuple))
+@settings(max_examples=200, deadline=None)
+def test_labels_in_a_cell_are_read_as_they_were(labels):
+    record = Record({"labels": cell_of(labels)}, "here")
+    assert record.labels("labels", ",") == labels
 
 
 def test_a_fault_of_the_table_is_found_before_the_first_prediction(tmp_path):

@@ -67,6 +67,11 @@ def test_texts_are_read_back_as_they_were(read):
         assert text in read.texts
 
 
+def test_halves_of_emoji_are_replaced():
+    document = to_html(Page("cut \ud83d", [], []))
+    assert "<h1>cut \ufffd\ufffd\ufffd</h1>" in document
+
+
 def test_the_picture_is_in_the_page(read):
     (source,) = (v for _, name, v in read.attributes if name == "src")
     header, content = source.split(",")

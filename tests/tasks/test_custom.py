@@ -49,14 +49,16 @@ from albert_tf.tasks.formats.rows import Reading
         ),
         (
             ["text=a", "text=b", "label=ship", "label=sea"],
-            "sea\ta\tb\tship\n1\tthe\tof\t0\nFalse\tof\tto\t1.0\n",
+            "sea\ta\tb\tship\n1\tthe\tof\t0\nFalse\tof\tto\t1.0\n"
+            "t\tof\tthe\tf\n",
             [
                 MultiLabelExample(("the", "of"), ("sea",)),
                 MultiLabelExample(("of", "to"), ("ship",)),
+                MultiLabelExample(("of", "the"), ("sea",)),
             ],
             "multi_label",
             [],
-            [[0, 1], [1, 0]],
+            [[0, 1], [1, 0], [0, 1]],
         ),
         (
             ["text=b", "text=a", "number=how alike"],
@@ -309,7 +311,14 @@ def test_without_columns_they_are_those_of_training(write, tmp_path):
         ('["a; b", 7]', ("a; b", "7")),
         # As tables have lists.
         (r'"[\"a; b\", \"c\"]"', ("a; b", "c")),
+        (r'"[\"[x]\", \"c\"]"', ("[x]", "c")),
+        # As the hub's go_emotions is in a table.
+        ('"[2, 14]"', ("2", "14")),
+        # As Label Studio has several labels, here and in tables.
+        ('{"choices": ["a", "b"]}', ("a", "b")),
+        (r'"{\"choices\": [\"a\", \"b\"]}"', ("a", "b")),
         ('"[c]; d"', ("[c]", "d")),
+        ('"[c]; [d]"', ("[c]", "[d]")),
     ],
 )
 def test_labels_in_json_lines(write, tmp_path, cell, labels):
@@ -328,12 +337,18 @@ def test_labels_in_json_lines(write, tmp_path, cell, labels):
             "train.tsv:2: expected labels with ',' between them, a list of "
             "strings in JSON, or nothing, as 'b', got \"a,,b\".",
         ),
-        # The list of a data frame.
-        (
-            "labels=b",
-            "['a', 'b']",
-            "train.tsv:2: expected labels with ',' between them, a list of "
-            "strings in JSON, or nothing, as 'b', got \"['a', 'b']\".",
+        # Lists of data frames, Java and PostgreSQL, and what is in none.
+        *(
+            (
+                "labels=b",
+                cell,
+                "train.tsv:2: expected labels with ',' between them, a list of "
+                f"strings in JSON, or nothing, as 'b', got \"{cell}\".",
+            )
+            for cell in (
+                *("['a', 'b']", "['a' 'b']", "('a', 'b')", "{'a', 'b'}"),
+                *("[ 2 14]", "[a, b]", "{a,b}", "[[1]]", "[null]", "{}"),
+            )
         ),
         (
             "label=b,label=a",

@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.tasks.split_files import SplitFiles
+from albert_tf.tasks.split_files import SplitFiles, training_file
 
 
 def test_the_file_of_a_split(write, tmp_path):
@@ -13,7 +13,10 @@ def test_the_file_of_a_split(write, tmp_path):
 
     directory, bucket = str(tmp_path), f"file://{tmp_path}"
     write("dev.xlsx", "")
-    missing = "no dev.tsv or dev.csv or dev.js.* task needs; it holds dev.xlsx"
+    (tmp_path / "dev.csv").mkdir()
+    missing = (
+        "no dev.tsv or dev.csv or .*holds dev.csv/, dev.xlsx. .* workbooks as C"
+    )
     with pytest.raises(UserError, match=missing):
         path_in(directory)
     path = write("dev.jsonl", "{}")
@@ -21,14 +24,25 @@ def test_the_file_of_a_split(write, tmp_path):
     assert path_in(bucket) == f"{bucket}/dev.jsonl"
     write("dev.tsv", "")
     assert path_in(directory, extensions=(".tsv",)).endswith("dev.tsv")
-    both = r"dev\.tsv and \S*dev\.jsonl both exist"
+    both = r"dev\.jsonl and \S*dev\.tsv both exist"
     with pytest.raises(UserError, match=both):
         path_in(directory)
+
+
+@pytest.mark.parametrize("name", ["Dev.csv", "dev.CSV.GZ", "Validation.tsv"])
+def test_letters_of_any_case(write, tmp_path, name):
+    reader = SplitFiles(lambda path, labelled, log: path)
+    path = write(name, "")
+    train = write("TRAIN.tsv", "")
+    assert reader.read(str(tmp_path), "dev", print) == path
+    assert training_file(path, reader.extensions) == train
 
 
 def test_files_of_other_names(write, tmp_path):
     reader = SplitFiles(lambda path, labelled, log: path)
     path = write("project-1.json", "[]")
+    # As archives of macOS have it.
+    write("._project-1.json", "")
     assert reader.read(str(tmp_path), "train", print) == path
     # JSON may lie beside a table.
     path = write("reviews.csv", "")
@@ -39,6 +53,19 @@ def test_files_of_other_names(write, tmp_path):
     )
     with pytest.raises(UserError, match=message):
         reader.read(str(tmp_path), "train", print)
+
+
+def test_a_table_beside_folders_of_texts(write, tmp_path):
+    """These may be classes, or what came with the table."""
+    reader = SplitFiles(lambda path, labelled, log: path)
+    (tmp_path / "docs").mkdir()
+    write("docs/readme.txt", "a")
+    assert reader.read(str(tmp_path), "train", print) == str(tmp_path)
+    path = write("reviews.csv", "")
+    message = r"has reviews\.csv beside folders with \.txt files; give --data_d"
+    with pytest.raises(UserError, match=message):
+        reader.read(str(tmp_path), "train", print)
+    assert reader.read(path, "train", print) == path
 
 
 def test_a_file_that_does_not_exist(tmp_path):

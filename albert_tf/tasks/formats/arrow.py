@@ -7,13 +7,14 @@ imported when there is such a file.
 import itertools
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
+from albert_tf.io.encoding import HEAD_BYTES, refuse_pointer
 from albert_tf.io.json_files import read_json
+from albert_tf.tasks.formats.parquet_parts import parts_of
 
 # The file by which a directory of `Dataset.save_to_disk` is recognised.
 STATE = "state.json"
@@ -21,8 +22,6 @@ _INFO = "dataset_info.json"
 # Key of what `datasets` writes into the schema of a file.
 _METADATA = b"huggingface"
 _BATCH_ROWS = 1024
-# The first of the parts of a table, as the hub's data sets are divided.
-FIRST_PART = re.compile(r"(.+)-00000-of-([0-9]{5})\.parquet")
 
 
 class ArrowRow(NamedTuple):
@@ -62,47 +61,62 @@ def load_pyarrow() -> Any:
 
 
 def read_parquet(path: str) -> ArrowTable:
-    """Returns the table in a Parquet file, or in it and the parts after it.
+    """Returns the table in a Parquet file, in its parts or in a directory's.
 
-    `NAME-00000-of-00003.parquet` stands for all three. Raises UserError for a
-    file that is bad or missing.
+    `NAME-00000-of-00003.parquet` stands for all three. The columns have the
+    type that holds those of all parts. Raises UserError for a file that is bad
+    or missing.
     """
-    paths = [path]
-    if part := FIRST_PART.fullmatch(path):
-        name, count = part.groups()
-        paths = [
-            f"{name}-{n:05d}-of-{count}.parquet" for n in range(int(count))
-        ]
-    tables = [_read_part(path) for path in paths]
-    for part_path, table in zip(paths, tables, strict=True):
+    arrow = load_pyarrow()
+    paths = parts_of(path)
+    # One after another: there may be more than can be open.
+    schemas, sizes = zip(
+        *(
+            (file.schema_arrow, file.metadata.num_rows)
+            for file in map(_open_parquet, paths)
+        ),
+        strict=True,
+    )
+    for part, schema in zip(paths, schemas, strict=True):
         require(
-            table.schema.names == tables[0].schema.names,
-            f"{part_path} has other columns than {path}.",
+            schema.names == schemas[0].names,
+            f"{part} has other columns than {path}.",
         )
+    try:
+        schema = arrow.unify_schemas(schemas, promote_options="permissive")
+    except arrow.ArrowException as error:
+        raise UserError(
+            f"{_described(path, error)} Write all parts with one schema."
+        ) from None
+    tables = [
+        _read_part(part, schema, num_rows)
+        for part, num_rows in zip(paths, sizes, strict=True)
+    ]
     return ArrowTable(
-        tables[0].schema,
+        schema,
         lambda: itertools.chain.from_iterable(t.rows() for t in tables),
-        sum(table.num_rows for table in tables),
+        sum(sizes),
     )
 
 
-def _read_part(path: str) -> ArrowTable:
+def _open_parquet(path: str) -> Any:
     arrow = load_pyarrow()
     from pyarrow import parquet
 
-    def opened() -> Any:
-        return parquet.ParquetFile(files.open(path))
-
     try:
-        file = opened()
+        file = files.open(path)
+        refuse_pointer(path, file.read(HEAD_BYTES))
+        return parquet.ParquetFile(file)
     except (OSError, arrow.ArrowException) as error:
         raise UserError(_described(path, error)) from None
 
-    def batches() -> Iterator[Any]:
-        yield from opened().iter_batches(_BATCH_ROWS)
 
-    num_rows = file.metadata.num_rows
-    return _table(path, file.schema_arrow, batches, num_rows, {})
+def _read_part(path: str, schema: Any, num_rows: int) -> ArrowTable:
+    def batches() -> Iterator[Any]:
+        for batch in _open_parquet(path).iter_batches(_BATCH_ROWS):
+            yield batch if batch.schema == schema else batch.cast(schema)
+
+    return _table(path, schema, batches, num_rows, {})
 
 
 def is_saved(directory: str) -> bool:
@@ -179,10 +193,10 @@ def _table(
         number = 0
         try:
             for batch in batches():
-                for index, values in enumerate(batch.to_pylist()):
+                for index, values in enumerate(_python_rows(batch)):
                     number += 1
                     named = {
-                        name: _named(value, classes.get(name))
+                        name.strip(): _named(value, classes.get(name))
                         for name, value in values.items()
                         if not (name in classes and value == -1)
                     }
@@ -192,6 +206,45 @@ def _table(
             raise UserError(_described(path, error)) from None
 
     return ArrowTable(schema, rows, num_rows)
+
+
+def _python_rows(batch: Any) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a batch, as its `to_pylist` does.
+
+    Python's times lack nanoseconds, years above 9999 and some zones: columns
+    with such are texts.
+    """
+    columns = []
+    for column in batch.columns:
+        try:
+            columns.append(column.to_pylist())
+        except (ArithmeticError, LookupError, ValueError):
+            if not load_pyarrow().types.is_temporal(column.type):
+                raise
+            columns.append(_times(column).to_pylist())
+    for values in zip(*columns, strict=True):
+        yield dict(zip(batch.schema.names, values, strict=True))
+
+
+def _times(column: Any) -> Any:
+    """Returns a column of times as texts, durations as numbers."""
+    arrow = load_pyarrow()
+    if arrow.types.is_duration(column.type):
+        return column.cast(arrow.int64()).cast(arrow.string())
+    if arrow.types.is_timestamp(column.type):
+        column = column.cast(arrow.timestamp(column.type.unit))
+    return column.cast(arrow.string())
+
+
+def text_of(value: bytes) -> str | bytes:
+    """Returns the text that bytes are in UTF-8, or else the bytes.
+
+    Spark, Hive and Impala may write strings as bytes without a type.
+    """
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value
 
 
 def _features(schema: Any) -> Any:
@@ -228,6 +281,8 @@ def _named(value: Any, classes: list[str] | None) -> Any:
         return {key: _named(item, None) for key, item in value.items()}
     if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, bytes):
+        return text_of(value)
     if value != value:  # NaN, which stands for null
         return None
     if classes and isinstance(value, int) and 0 <= value < len(classes):

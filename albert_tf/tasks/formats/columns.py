@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from albert_tf.config import listed, require, shown
 from albert_tf.tasks.bad_rows import RowError
@@ -20,10 +21,13 @@ from albert_tf.tasks.formats.tables import DELIMITERS
 
 # Columns that are the texts whatever others there are.
 TEXT_COLUMNS = ("text", "text_pair")
-# Names of columns that number the rows.
+# Names of columns that number the rows; reviewId, but not paid.
 _ROW_NUMBER = re.compile(
-    rf"{UNNAMED.pattern}|(.*[_ -])?(id|idx|index|guid|uuid)", re.IGNORECASE
+    rf"{UNNAMED.pattern}|(?i:(.*[_ -])?(id|idx|index|guid|uuid))"
+    r"|.*[a-z](Id|ID)|(?i:row([._ ]?(names?|numbers?|nr|no))?)|#"
 )
+# Rows of a label from which on they tell what it decides.
+_FEW_ROWS = 10
 # Whether an annotator accepted the labels of a row, in Prodigy's exports.
 _ANSWER = "answer"
 _ACCEPTED, _OTHERS = "accept", {"reject", "ignore"}
@@ -93,7 +97,8 @@ def infer_columns(
     and an index without a name. Columns are those that most rows have, and
     lines of JSON that differ in what is read are bad rows.
     Logs a line on the columns that are ignored, and on a pair. Raises UserError
-    for other columns than these; its message has the `flags` that name them.
+    for other columns than these, and for one that repeats the label beside a
+    text; its message has the `flags` that name them.
     """
     columns = rows.columns
 
@@ -119,6 +124,14 @@ def infer_columns(
         f"{_of_header(rows)}",
     )
 
+    for name in texts if len(texts) == 2 else ():
+        require(
+            name in TEXT_COLUMNS or not _decides(rows.records, label, name),
+            f"{rows.head}: {shown(name)} has one value in all rows of a "
+            f"{shown(label)}, and would be read as a text; name the columns "
+            f"with {flags}.",
+        )
+
     def check(record: Record) -> Record:
         # Otherwise the second text of some lines would be ignored silently.
         if readable & record.values.keys() != {*expected}:
@@ -142,6 +155,19 @@ def infer_columns(
             "names others."
         )
     return {"text": texts, label: [label]}
+
+
+def _decides(records: Sequence[Record], label: str, name: str) -> bool:
+    """Returns whether all rows of a label have one value in another column.
+
+    As the label's name has beside its number. Few rows may by chance.
+    """
+    found: dict[str, Any] = {}
+    for record in records:
+        key, value = str(record.values.get(label)), record.values.get(name)
+        if found.setdefault(key, value) != value:
+            return False
+    return len(found) * _FEW_ROWS <= len(records)
 
 
 def choice_examples(
@@ -255,7 +281,7 @@ def have_labels(
     """
     columns = rows.columns
     # Of several labels in one column there may be none.
-    unknown = ("-1",) if "labels" in roles else ("-1", "")
+    unknown = {"-1", "-1.0"} | ({""} if "labels" not in roles else set())
     values = (record.values.get(n) for record in rows.records for n in labels)
     have_labels = labelled or any(
         value.strip() not in unknown
@@ -307,10 +333,11 @@ def _of_header(rows: Rows) -> str:
 def _keep_accepted(rows: Rows) -> None:
     """Leaves out, and logs, the rows of other answers than Prodigy's accept.
 
-    A column of other values is none of Prodigy's.
+    Rows without an answer, from elsewhere, stay. A column of other values is
+    none of Prodigy's.
     """
     answers = [record.values.get(_ANSWER) for record in rows.records]
-    counts = collections.Counter(map(str, answers))
+    counts = collections.Counter(str(a) for a in answers if a not in (None, ""))
     others = counts.keys() & _OTHERS
     if not others or counts.keys() - {_ACCEPTED, *_OTHERS}:
         return
@@ -326,5 +353,5 @@ def _keep_accepted(rows: Rows) -> None:
     rows.records = [
         record
         for record, answer in zip(rows.records, answers, strict=True)
-        if answer == _ACCEPTED
+        if answer not in _OTHERS
     ]

@@ -1,5 +1,7 @@
 """CoNLL's format: a word with its tag in each line."""
 
+import collections
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +34,8 @@ def read_conll(
 ) -> list[WordsExample]:
     """Returns the sentences of a file, without its `-DOCSTART-` lines.
 
+    Nor are lines read that begin with # and stand before the words of a
+    sentence, with another number of columns or a = that these have not.
     Of CoNLL-U, recognised by its first line of a word, neither comments nor
     multiword tokens and empty nodes are read, and the first column, which
     numbers the words, stands for the second.
@@ -39,7 +43,8 @@ def read_conll(
     Columns are numbered from 0, or from -1 backwards. `tagged` requires tags;
     else they are read where the first line has both columns. Raises UserError
     for a file without words, and, unless sentences with such a line are
-    skipped and counted, a line with too few columns.
+    skipped and counted, a line with too few columns, or, where these are
+    numbered backwards, fewer than most lines of its sentence.
     """
     lines = list(_lines(path))
     columns = [word_column, tag_column]
@@ -53,11 +58,20 @@ def read_conll(
     require(bool(sentences), f"{path} has no words; {_ADVICE}")
 
     def example(sentence: list[tuple[str, list[str]]]) -> WordsExample:
+        # A line may have more: a word of several parts.
+        usual = _usual_width(sentence) if min(columns) < 0 else 0
         for location, fields in sentence:
             if len(fields) < needed:
                 raise RowError(
                     location,
                     f"expected at least {needed} columns",
+                    f", got {len(fields)}: {shown(' '.join(fields))}",
+                )
+            # Counted from the end, another column would be read.
+            if len(fields) < usual:
+                raise RowError(
+                    location,
+                    f"expected {usual} columns, as most lines of the sentence",
                     f", got {len(fields)}: {shown(' '.join(fields))}",
                 )
         words, *tags = zip(
@@ -79,6 +93,27 @@ def count_columns(path: str) -> int:
 
 
 def _lines(path: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields the location and the fields of each line but comments."""
+    groups = itertools.groupby(_fields(path), key=lambda line: bool(line[1]))
+    for has_fields, group in groups:
+        lines = list(group)
+        *_, (_, of_word) = lines
+        is_comment = functools.partial(_is_comment, of_word=of_word)
+        yield from (
+            itertools.dropwhile(is_comment, lines) if has_fields else lines
+        )
+
+
+def _is_comment(line: tuple[str, list[str]], of_word: Sequence[str]) -> bool:
+    """Returns whether a line is a comment, unlike that of a word."""
+    _, fields = line
+    return fields[0] == "#" and (
+        len(fields) != len(of_word)
+        or ("=" in "".join(fields) and "=" not in "".join(of_word))
+    )
+
+
+def _fields(path: str) -> Iterator[tuple[str, list[str]]]:
     lines = list(read_lines(path, _ADVICE))
     of_words = (line for _, line in lines if line and line[0] != "#")
     is_conllu = bool(_CONLLU_LINE.fullmatch(next(of_words, "")))
@@ -98,6 +133,12 @@ def _lines(path: str) -> Iterator[tuple[str, list[str]]]:
 
 def _width(lines: Iterable[tuple[str, list[str]]]) -> int:
     return next((len(f) for _, f in lines if _has_word(f)), 0)
+
+
+def _usual_width(sentence: Iterable[tuple[str, list[str]]]) -> int:
+    """Returns the most frequent number of columns, the least of several."""
+    counts = collections.Counter(len(fields) for _, fields in sentence)
+    return min(counts, key=lambda width: (-counts[width], width))
 
 
 def _has_word(fields: Sequence[str]) -> bool:

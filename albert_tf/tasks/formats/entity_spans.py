@@ -22,6 +22,8 @@ TAGS_ADVICE = (
 )
 # The keys of an entity, and those of doccano and Label Studio.
 _KEYS = (("start", "start_offset"), ("end", "end_offset"), ("label", "labels"))
+# Where other programs count to.
+_OF_LAST = " (an end is the offset after the last character)"
 
 
 class _Entity(NamedTuple):
@@ -86,13 +88,15 @@ def _tags(
     tags = ["O"] * len(spans)
     for value in values:
         start, end, label = _entity(record, text, value)
-        shown_text = f"{shown(text[start:end])}{_hint(text)}"
+        shown_text = shown(text[start:end])
         if start not in starts or end not in ends:
+            is_last = start in starts and end + 1 in ends
             raise RowError(
                 record.location,
                 "expected entities that begin and end with words or "
                 "punctuation",
-                f", got {_shown(value)}, {shown_text}",
+                f", got {_shown(value)}, {shown_text}"
+                f"{_OF_LAST if is_last else _hint(text[:end])}",
             )
         words = range(starts[start], ends[end] + 1)
         if any(tags[word] != "O" for word in words):
@@ -135,7 +139,8 @@ def _entity(record: Record, text: str, value: Any) -> _Entity:
         raise RowError(
             record.location,
             "expected entities within the text",
-            f", got {_shown(value)} in {len(text)} characters{_hint(text)}",
+            f", got {_shown(value)} in {len(text)} characters"
+            f"{_OF_LAST if start == end else _hint(text)}",
         )
     given = value.get("text", inner) if isinstance(value, dict) else inner
     if given != inner:
@@ -143,14 +148,15 @@ def _entity(record: Record, text: str, value: Any) -> _Entity:
             record.location,
             "expected the text of an entity at its offsets, which count "
             "characters",
-            f", got {shown(inner)} in place of {shown(given)}{_hint(text)}",
+            f", got {shown(inner)} in place of {shown(given)}"
+            f"{_hint(text[:end])}",
         )
     start += len(inner) - len(inner.lstrip())
     return _Entity(start, start + len(inner.strip()), parts[2].strip())
 
 
 def _hint(text: str) -> str:
-    """Returns why offsets may be those of JavaScript, or ""."""
+    """Returns why offsets behind a text may be those of JavaScript, or ""."""
     if all(ord(character) < 0x10000 for character in text):
         return ""
     return " (an emoji is one character here, two in JavaScript)"

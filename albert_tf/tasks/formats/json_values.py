@@ -1,10 +1,7 @@
 """JSON data files: a value, or one in each line, checked against a schema."""
 
-import bisect
-import itertools
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from albert_tf.config import UserError
@@ -19,11 +16,8 @@ _TYPES = {
     dict: "an object",
 }
 _SHOWN_CHARACTERS = 60
-# The first line of an array of objects.
-_ARRAY_START = re.compile(r"\s*\[\s*(\{|$)")
-_DECODER = json.JSONDecoder()
 # What the json module raises, and for values nested too deeply.
-_FAULTS = (ValueError, RecursionError)
+JSON_FAULTS = (ValueError, RecursionError)
 
 
 def read_large_json(path: str) -> Any:
@@ -35,8 +29,8 @@ def read_large_json(path: str) -> Any:
     lines = read_lines(path, "expected a JSON file.")
     text = "\n".join(line for _, line in lines)
     try:
-        return _parsed(text)
-    except _FAULTS as error:
+        return parsed(text)
+    except JSON_FAULTS as error:
         raise UserError(f"{path}: expected JSON ({error}).") from None
 
 
@@ -50,73 +44,28 @@ def read_json_lines(path: str, advice: str) -> Iterator[tuple[str, Any]]:
             yield location, parse_line(location, text)
 
 
-def starts_array(line: str) -> bool:
-    """Returns whether a line is the first of an array of objects."""
-    return bool(_ARRAY_START.match(line))
-
-
-def array_elements(
-    lines: Iterable[tuple[str, str]],
-) -> Iterator[tuple[str, str]]:
-    """Yields the first line's location and the text of each element.
-
-    `lines` are the locations and texts of an array's. Raises UserError, with
-    the location, for what is not JSON between or after the elements.
-    """
-    locations, texts = zip(*lines, strict=True)
-    text = "\n".join(texts)
-    line_ends = [*itertools.accumulate(len(line) + 1 for line in texts)]
-
-    def fault(position: int, reason: str) -> UserError:
-        return UserError(f"{location(position)}: expected JSON ({reason}).")
-
-    def location(position: int) -> str:
-        return locations[bisect.bisect(line_ends, position)]
-
-    mark, end = ",", text.index("[")
-    while mark == ",":
-        start = _after_blanks(text, end + 1)
-        try:
-            _, end = _DECODER.raw_decode(text, start)
-        except json.JSONDecodeError as error:
-            raise fault(error.pos, error.msg) from None
-        except RecursionError as error:
-            raise fault(start, str(error)) from None
-        # Between tokens alone, so that an element is a line of JSON lines.
-        yield location(start), text[start:end].replace("\n", " ")
-        end = _after_blanks(text, end)
-        mark = text[end : end + 1]
-        if mark not in (",", "]"):
-            raise fault(end, "expected a comma or ] after an element")
-    end = _after_blanks(text, end + 1)
-    if end < len(text):
-        raise fault(end, "expected nothing after the array")
-
-
-def _after_blanks(text: str, start: int) -> int:
-    places = range(start, len(text))
-    return next((n for n in places if not text[n].isspace()), len(text))
-
-
 def parse_line(
     location: str, text: str, number: Callable[[str], Any] | None = None
 ) -> Any:
     """Returns the value in a line.
 
-    `number` converts the text of a number; None: to int or float. Raises
+    `number` converts the text of a number; None: to int or float. With it NaN,
+    which JSON has not, is null, as Python writes that of data frames. Raises
     RowError for a line that is not JSON or has a duplicate key.
     """
     try:
-        return _parsed(text, number)
-    except _FAULTS as error:
+        return parsed(text, number)
+    except JSON_FAULTS as error:
         raise RowError(location, "expected JSON", f" ({error})") from None
 
 
-def _parsed(text: str, number: Callable[[str], Any] | None = None) -> Any:
+def parsed(text: str, number: Callable[[str], Any] | None = None) -> Any:
+    """Returns the value in a text; raises JSON_FAULTS, see `parse_line`."""
     return json.loads(
         text,
         parse_int=number,
         parse_float=number,
+        parse_constant=number and (lambda t: None if t == "NaN" else number(t)),
         object_pairs_hook=object_of_unique_keys,
     )
 
@@ -157,10 +106,13 @@ def _fault(value: Any, schema: Any) -> str:
 
 
 def shown_json(value: Any) -> str:
-    """Returns a value for a message: one line, never a long one."""
-    text = json.dumps(value, ensure_ascii=False)
+    """Returns a value for a message: one line, never a long one.
+
+    Bytes of Parquet, which JSON has not, are as Python shows them.
+    """
+    text = json.dumps(value, ensure_ascii=False, default=str)
     if not text.isprintable():
-        text = json.dumps(value)
+        text = json.dumps(value, default=str)
     if len(text) <= _SHOWN_CHARACTERS:
         return text
     return f"{text[: _SHOWN_CHARACTERS - 1]}…"

@@ -10,18 +10,19 @@ from albert_tf.io.compression import plain_name
 from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import Answer, Question
 from albert_tf.tasks.formats.columns import have_labels
-from albert_tf.tasks.formats.json_values import (
-    parse_line,
-    shown_json,
-    starts_array,
-)
+from albert_tf.tasks.formats.json_rows import starts_array
+from albert_tf.tasks.formats.json_values import parse_line, shown_json
 from albert_tf.tasks.formats.record import Record
 from albert_tf.tasks.formats.rows import (
     JSON_LINES,
     PARQUET,
     read_rows,
 )
-from albert_tf.tasks.formats.squad import distinct, read_squad
+from albert_tf.tasks.formats.squad import (
+    distinct,
+    fault_of_answers,
+    read_squad,
+)
 from albert_tf.tasks.formats.tables import read_lines
 
 # Of files that have rows; a .json may have them, or be one of SQuAD's own.
@@ -46,11 +47,18 @@ def read_questions(path: str, labelled: bool, log: Log) -> list[Question]:
 
     def question(record: Record) -> Question:
         number = record.location.rpartition(":")[2]
+        answers = _answers(record) if answered else None
+        fault = fault_of_answers(record.values, answers or ())
+        if answered and fault:
+            raise RowError(record.location, fault)
+        context = record.text("context")
+        if not context.strip():
+            raise RowError(record.location, "the context is empty")
         return Question(
             id=record.text("id") if "id" in record.values else number,
             question=record.text("question"),
-            context=record.text("context"),
-            answers=_answers(record) if answered else None,
+            context=context,
+            answers=answers,
             location=record.location,
         )
 

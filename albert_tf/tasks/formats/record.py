@@ -15,13 +15,18 @@ from albert_tf.tasks.kinds.regression import number_of
 # Names of columns by their roles.
 Roles = Mapping[str, Sequence[str]]
 
-# Values of a column that says whether a text has a label.
-_TRUTH = {"1": True, "1.0": True, "true": True}
-_TRUTH |= {"0": False, "0.0": False, "false": False}
+# Values of a column that says whether a text has a label; PostgreSQL has t, f.
+_TRUTH = {"1": True, "1.0": True, "true": True, "t": True}
+_TRUTH |= {"0": False, "0.0": False, "false": False, "f": False}
 # Keys of choices with labels of their own.
 _OF_CHOICES = {"text", "label"}
-# A list of strings in a field of a table, in JSON or as Python prints it.
-_LIST = re.compile(r"""\s*\[\s*["'\]]""")
+# A list in a field of a table: in JSON, as Python, NumPy or Java print it, as
+# PostgreSQL writes it; or an object of Label Studio. Not `[a], [b]`.
+_LIST = re.compile(
+    r"""\s*(\[\s*["'\[\]]|[({]\s*["']|(\[[^\[\]]*\]|\{[^{}]*\})\s*$)"""
+)
+# The only key of several labels in Label Studio's exports.
+_CHOSEN = "choices"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +43,10 @@ class Record:
     def texts(self, name: str) -> str | tuple[str, ...]:
         """Returns the text of a column, or its list of texts.
 
-        That of null, as data frames write an empty cell, is empty.
+        That of null, as data frames write an empty cell, is empty. A list may
+        be the only value of an object, as several labels of Label Studio are.
         """
-        found = self.values[name]
+        found = _chosen(self.values[name])
         if found is None:
             return ""
         if isinstance(found, bool):
@@ -70,15 +76,15 @@ class Record:
     def choices(self, columns: Sequence[str]) -> tuple[list[str], list[str]]:
         """Returns the choices in columns, and names that a label may have.
 
-        A column is a text, a list of texts, or an object with the lists `text`
-        and `label`, as in the hub's ARC; names are these labels, and of other
-        columns their own.
+        A column is a text, a list of texts, or has texts with labels
+        (`_labelled_choices`); names are these labels, and of other columns
+        their own.
         """
         choices: list[str] = []
         names: list[str] = []
         for column in columns:
-            value = self.values[column]
-            if not isinstance(value, dict) or value.keys() != _OF_CHOICES:
+            value = _labelled_choices(self.values[column])
+            if value is None:
                 found = self.texts(column)
                 choices += [found] if isinstance(found, str) else found
                 names.append(column)
@@ -90,7 +96,7 @@ class Record:
                     self.location,
                     "expected lists of one length as 'text' and 'label' of "
                     f"{shown(column)}",
-                    f", got {shown_json(value)}",
+                    f", got {shown_json(self.values[column])}",
                 )
             choices += texts
             names += labels
@@ -165,10 +171,37 @@ class Record:
         return label
 
 
+def _labelled_choices(value: Any) -> dict[str, Any] | None:
+    """Returns the lists `text` and `label` of choices; None without labels.
+
+    They are so in the hub's ARC; in the benchmark's own files a list of objects
+    with these keys, and elsewhere an object of texts by their labels.
+    """
+    if isinstance(value, dict):
+        is_text = all(isinstance(text, str) for text in value.values())
+        if is_text and value.keys() != _OF_CHOICES:
+            return {"text": [*value.values()], "label": [*value]}
+        return value if value.keys() == _OF_CHOICES else None
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(v, dict) and v.keys() >= _OF_CHOICES for v in value)
+    ):
+        return {key: [v[key] for v in value] for key in _OF_CHOICES}
+    return None
+
+
 def _listed_in(text: str) -> tuple[str, ...] | None:
-    """Returns the strings of a list in JSON; None for anything else."""
-    with contextlib.suppress(ValueError):
-        found = json.loads(text)
-        if all(isinstance(value, str) for value in found):
+    """Returns the strings and numbers of a list in JSON; None for others."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = _chosen(json.loads(text, parse_int=str, parse_float=str))
+        if isinstance(found, list) and all(isinstance(v, str) for v in found):
             return tuple(found)
     return None
+
+
+def _chosen(value: Any) -> Any:
+    """Returns the list in Label Studio's object of labels, or the value."""
+    if isinstance(value, dict) and value.keys() == {_CHOSEN}:
+        return value[_CHOSEN]
+    return value

@@ -1,6 +1,5 @@
 """The rows of users' own files: tables, JSON lines and others."""
 
-import contextlib
 import dataclasses
 import itertools
 import os
@@ -25,12 +24,13 @@ from albert_tf.tasks.formats.class_folders import (
     other_files,
     read_text_file,
 )
-from albert_tf.tasks.formats.json_values import (
+from albert_tf.tasks.formats.json_rows import (
     array_elements,
-    parse_line,
-    shown_json,
+    object_lines,
     starts_array,
 )
+from albert_tf.tasks.formats.json_values import parse_line, shown_json
+from albert_tf.tasks.formats.parquet_parts import parts_in
 from albert_tf.tasks.formats.record import Record
 from albert_tf.tasks.formats.tables import (
     DELIMITERS,
@@ -51,13 +51,19 @@ JSON_LINES, PARQUET = ".jsonl", ".parquet"
 # All are read as lines.
 JSON_EXTENSIONS = (JSON_LINES, ".ndjson", ".json")
 EXTENSIONS = (*DELIMITERS, *JSON_EXTENSIONS, PARQUET)
+# Why rows may have a number more than the header has names.
+_OF_R = " (R's write.table leaves out the name of row numbers; row.names=FALSE)"
 _ADVICE = (
     "the first line of a table names its columns, and a line of JSON is an "
     "object."
 )
-# The index of a data frame, as pandas writes it, as it reads that again, and as
-# it writes it to Parquet, as `datasets` does.
-UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+|__index_level_[0-9]+__")
+# The index of a data frame: as pandas writes it, as it reads that again, once
+# or more, as it makes a column of it, and as it writes it to Parquet, as
+# `datasets` does; as R's readr reads it.
+UNNAMED = re.compile(
+    r"\s*|Unnamed: [0-9]+(\.[0-9]+)?|level_[0-9]+|__index_level_[0-9]+__"
+    r"|\.\.\.[0-9]+"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +160,9 @@ def ending_of(path: str) -> str:
 def has_columns(directory: str) -> bool:
     """Returns whether `open_rows` reads a directory."""
     return files.isdir(directory) and (
-        is_saved(directory) or any(True for _ in class_files(directory))
+        is_saved(directory)
+        or bool(parts_in(directory))
+        or any(True for _ in class_files(directory))
     )
 
 
@@ -170,16 +178,16 @@ def open_rows(
 
     Tables with a header (`.tsv`, `.csv`; `own_rows`, which logs how quotes are
     read), lines of JSON (`.jsonl`: an object in each), Parquet; a directory of
-    `Dataset.save_to_disk` or with a folder for each class (columns `text` and
-    `label`). `lines` are the content of what is no file, called `path`.
-    Faults of rows are RowErrors of `record_of`: lines of JSON that are no
-    object, and another number of fields than the header has.
+    `Dataset.save_to_disk`, with parts in Parquet, or with a folder for each
+    class (columns `text` and `label`). `lines` are the content of what is no
+    file, called `path`. Faults of rows are RowErrors of `record_of`: lines of
+    JSON that are no object, and another number of fields than the header has.
 
     Raises:
         UserError: for a file that cannot be read, and duplicate columns.
     """
     ending = ending or ending_of(path)
-    if ending == PARQUET:
+    if ending == PARQUET or (lines is None and parts_in(path)):
         return _opened_arrow(path, read_parquet(path))
     if lines is None and files.isdir(path):
         if is_saved(path):
@@ -214,45 +222,14 @@ def open_rows(
     first = next(texts, None)
     if first is None:
         return Opened(path, (), json_record)
-    head = [first, *itertools.islice(texts, 1)]
-    objects: Iterable[tuple[str, str]] = itertools.chain(head, texts)
-    if starts_array(first[1]):
-        objects = array_elements(objects)
-    else:
-        _refuse_one_object(head)
-    return Opened(first[0], objects, json_record)
-
-
-def _refuse_one_object(head: Sequence[tuple[str, str]]) -> None:
-    """Raises UserError where one JSON object has all rows, or several lines.
-
-    `head` are the first lines. By default pandas writes an object of columns.
-    """
-    expected = (
-        "expected a JSON object in each line, or an array of objects, got"
-    )
-    location, text = head[0]
-    value = None
-    with contextlib.suppress(RowError):
-        value = parse_line(location, text)
-    has_columns = isinstance(value, dict) and all(
-        isinstance(column, dict) for column in value.values()
-    )
-    require(
-        text.strip() != "{",
-        f"{location}: {expected} one that has several lines; jq -c . puts it "
-        "in one.",
-    )
-    require(
-        not (len(head) == 1 and value and has_columns),
-        f"{location}: {expected} one object for the file; pandas writes lines "
-        "with df.to_json(path, orient='records', lines=True).",
-    )
+    whole = itertools.chain([first], texts)
+    read = array_elements if starts_array(first[1]) else object_lines
+    return Opened(first[0], read(whole), json_record)
 
 
 def _opened_arrow(path: str, table: ArrowTable) -> Opened:
     require(
-        len(set(table.schema.names)) == len(table.schema.names),
+        len({*map(str.strip, table.schema.names)}) == len(table.schema.names),
         f"{path}: expected distinct columns, got "
         f"{listed(table.schema.names, 12)}.",
     )
@@ -305,10 +282,12 @@ def _table_records(
 
     def record_of(row: Row) -> Record:
         if len(row.fields) != len(names):
+            first, *others = row.fields
+            is_of_r = len(others) == len(names) and first.isdecimal()
             raise RowError(
                 row.location,
                 f"expected {len(names)} {SEPARATORS[delimiter]}-separated "
-                "fields",
+                f"fields{_OF_R if is_of_r else ''}",
                 f", got {len(row.fields)}: {shown(delimiter.join(row.fields))}",
             )
         return Record(dict(zip(names, row.fields, strict=True)), row.location)
@@ -324,4 +303,6 @@ def json_record(line: tuple[str, str]) -> Record:
         raise RowError(
             location, "expected an object", f", got {shown_json(value)}"
         )
-    return Record(value, location)
+    # As those of tables, which --columns can name.
+    stripped = {name.strip(): cell for name, cell in value.items()}
+    return Record(stripped if len(stripped) == len(value) else value, location)

@@ -1,5 +1,6 @@
 """SQuAD's format: questions on paragraphs, with answers cut from them."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, require
@@ -53,6 +54,17 @@ def distinct(questions: list[Question], path: str) -> list[Question]:
     return questions
 
 
+def fault_of_answers(row: Mapping[str, Any], answers: Sequence[Answer]) -> str:
+    """Returns what is wrong if `is_impossible` says other than the answers."""
+    is_impossible = row.get("is_impossible")
+    if is_impossible is None or is_impossible is (not answers):
+        return ""
+    return (
+        f"is_impossible is {shown_json(is_impossible)} with {len(answers)} "
+        "answers; correct one or the other"
+    )
+
+
 def _question(row: dict[str, Any], context: str, location: str) -> Question:
     answers = None
     if "answers" in row:
@@ -60,12 +72,8 @@ def _question(row: dict[str, Any], context: str, location: str) -> Question:
             Answer(answer["text"], answer["answer_start"])
             for answer in row["answers"]
         )
-        is_impossible = row.get("is_impossible", not answers)
-        if is_impossible is not (not answers):
-            raise UserError(
-                f"{location}: is_impossible is {shown_json(is_impossible)} "
-                f"with {len(answers)} answers; correct one or the other."
-            )
+        if fault := fault_of_answers(row, answers):
+            raise UserError(f"{location}: {fault}.")
     id_ = str(row["id"])
     return Question(
         id=id_,

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import itertools
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -23,6 +24,8 @@ _LINE_END = re.compile(r"\r+\n?|\n")
 # Stands for a CR within a line, which the csv module takes for its end. UTF-8
 # has no such character.
 _INNER_CR = "\ud800"
+# The first line of objects, or of an array of them.
+_JSON_START = re.compile(r'\s*(\[\s*$|(\[\s*)?\{\s*("|$))')
 # Lines by which the separator is checked.
 _HEAD_LINES = 200
 
@@ -75,7 +78,8 @@ def decoded_lines(
             raise UserError(
                 f"{path}:{number}: byte {error.start} "
                 f"(0x{line[error.start]:02x}) is not UTF-8; convert the file, "
-                "for example with iconv -f latin1 -t utf-8."
+                # In Latin 1 quotes of Windows would be control characters.
+                "for example with iconv -f cp1252 -t utf-8."
             ) from None
     require(number > 0, f"{path} is empty; {advice}")
 
@@ -88,13 +92,18 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[str, str]]:
     """
     lines = decoded_lines(path, stored_lines(path, advice), advice)
     for number, line in enumerate(lines, start=1):
-        if number == 1 and "\n" not in line and "\r" in line.rstrip("\r"):
-            # The line ends of classic Mac OS.
-            raise UserError(
-                f"{path}: its lines end with CR alone; convert the file, for "
-                "example with tr '\\r' '\\n'."
-            )
+        if number == 1:
+            refuse_line_ends(path, line)
         yield f"{path}:{number}", line.removesuffix("\n").rstrip("\r")
+
+
+def refuse_line_ends(path: str, first: str) -> None:
+    """Raises UserError if lines end as in classic Mac OS: with CR alone."""
+    require(
+        "\n" in first or "\r" not in first.rstrip("\r"),
+        f"{path}: its lines end with CR alone; convert the file, for example "
+        "with tr '\\r' '\\n'.",
+    )
 
 
 def read_table(path: str, advice: str) -> list[Row]:
@@ -292,8 +301,13 @@ def _check_separator(
 ) -> None:
     """Raises UserError where another separator splits header and first row.
 
-    `head` are the first lines.
+    And where the first of the lines, `head`, is JSON or for Excel alone.
     """
+    require(
+        not _JSON_START.match(head[0]),
+        f"{path}:1: expected a line that names the columns of a table, got "
+        "JSON; name the file *.jsonl.",
+    )
     if found := re.match(r'"?(sep=.)"?[\r\n]', head[0]):
         raise UserError(
             f"{path}:1: only Excel reads the line {found[1]!r}; remove it, so "
@@ -321,7 +335,7 @@ def _check_separator(
             advice = (
                 'convert the file, for example with python -c "import csv, '
                 "sys; csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, "
-                f"delimiter='{other}'))\" < {path} > new.csv"
+                f"delimiter='{other}'))\" < {shlex.quote(path)} > new.csv"
             )
         raise UserError(
             f"{path}: the separator looks like a {name} ({other!r}), expected "

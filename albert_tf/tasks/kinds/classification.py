@@ -41,6 +41,8 @@ _MANY = 20
 # may well be classes.
 _MISSING = {"\\N", "NULL", "null", "NaN", "nan", "<NA>", "#N/A", "-", "unsup"}
 _QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
+# As programs print a list of several labels.
+_LIST = re.compile(r"""[\[{(].*[,"'].*[\])}]""", re.DOTALL)
 
 
 class ClassKind(Kind):
@@ -176,14 +178,7 @@ class Classification(TextKind, ClassKind):
         if not training:
             return found
         labels = {e.label for e in examples if e.label is not None}
-        missing = labels & _MISSING
-        if "+" in labels:
-            missing.discard("-")
-        if missing:
-            found.append(
-                f"{listed(sorted(missing))}: trained as a class of its own, "
-                "though other programs write this for a missing label."
-            )
+        found += missing_labels(labels)
         if quoted := sorted(filter(_QUOTED.fullmatch, labels)):
             found.append(
                 f"{listed(quoted)}: the quotes are part of these labels; in "
@@ -268,6 +263,19 @@ def check_number_of_labels(
     )
 
 
+def missing_labels(labels: Collection[str]) -> list[str]:
+    """Returns a warning on labels that may stand for none, if any."""
+    missing = _MISSING.intersection(labels)
+    if "+" in labels:
+        missing.discard("-")
+    if not missing:
+        return []
+    return [
+        f"{listed(sorted(missing))}: trained as a class of its own, though "
+        "other programs write this for a missing label."
+    ]
+
+
 def alike_labels(labels: Collection[str]) -> list[str]:
     """Returns a warning on labels that may be the same one, if any."""
     counts = collections.Counter(map(_simplified, labels))
@@ -297,10 +305,12 @@ def _simplified(label: str) -> str:
 def combined_labels(labels: Collection[str]) -> list[str]:
     """Returns the labels that seem to consist of several.
 
-    Commas and semicolons also occur in plain names, so that there the parts
-    must be labels by themselves.
+    Commas, semicolons and doccano's # also occur in plain names, so that there
+    the parts must be labels by themselves.
     """
-    for separator in "|;,":
+    if lists := sorted(filter(_LIST.fullmatch, labels)):
+        return lists
+    for separator in "|;,#":
         parts = {
             label: [part.strip() for part in label.split(separator)]
             for label in sorted(labels)

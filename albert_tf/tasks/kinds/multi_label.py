@@ -25,6 +25,7 @@ from albert_tf.tasks.kinds.classification import (
     alike_labels,
     check_number_of_labels,
     combined_labels,
+    missing_labels,
     scores_table,
 )
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
@@ -120,7 +121,7 @@ class MultiLabelClassification(TextKind):
                 "between two labels."
             )
         if training:
-            found += alike_labels(names)
+            found += alike_labels(names) + missing_labels(names)
         return found
 
     def features(

@@ -69,6 +69,14 @@ def test_a_column_of_another_name(write):
     assert found.report.counts["characters"] == len("Tea.")
 
 
+def test_bytes_are_text(write):
+    """As Spark writes strings where it keeps no types."""
+    path = write("a.parquet", {"text": ["Té.".encode(), b"T\xe9."]})
+    found, _ = survey(path)
+    assert found.report.counts["characters"] == len("Té.T?.")
+    assert found.report.counts["bad/not_utf8"] == 1
+
+
 def test_what_is_no_parquet(tmp_path):
     path = tmp_path / "a.parquet"
     path.write_text("Tea.")

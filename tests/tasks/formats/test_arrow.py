@@ -11,6 +11,7 @@ from pyarrow import parquet
 from albert_tf.config import UserError
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 from albert_tf.tasks.examples import ChoiceExample, Example, WordsExample
+from albert_tf.tasks.formats.arrow import read_parquet
 from albert_tf.tasks.formats.rows import Reading
 
 FEATURES = {
@@ -47,6 +48,8 @@ def test_types_of_parquet(tmp_path):
             "number": [1.5, -2.0, 1e20],
             "flag": [True, False, True],
             "day": [datetime.date(2026, 1, 2)] * 3,
+            # As Spark writes strings where it keeps no types.
+            " bytes": ["é".encode()] * 3,
         }
     )
     parquet.write_table(table, tmp_path / "train.parquet")
@@ -57,17 +60,49 @@ def test_types_of_parquet(tmp_path):
                 str(tmp_path), "train", silent
             )
         ]
-        for name in ("text", "number", "flag", "day")
+        for name in ("text", "number", "flag", "day", "bytes")
     }
     assert read == {
         "text": ["a", "b", "a"],
         "number": ["1.5", "-2.0", "1e+20"],
         "flag": ["true", "false", "true"],
         "day": ["2026-01-02"] * 3,
+        "bytes": ["é"] * 3,
     }
     task = custom_task(["text=text", "number=number"])
     found = task.read(str(tmp_path), "train", silent)
     assert [e.label for e in found] == ["1.5", "-2.0", "1e+20"]
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (
+            pyarrow.array([2**62 + 7, None], pyarrow.timestamp("us")),
+            "<value out of range: 4611686018427387911>",
+        ),
+        (
+            pyarrow.array([0, None], pyarrow.timestamp("s", "No/Where")),
+            "1970-01-01 00:00:00.000",
+        ),
+        (pyarrow.array([2**62, None], pyarrow.duration("s")), str(2**62)),
+        (pyarrow.array([b"\xff", None]), b"\xff"),
+    ],
+)
+def test_what_python_has_no_value_for(tmp_path, column, expected):
+    """Columns that are not read do not keep others from being read."""
+    path = tmp_path / "a.parquet"
+    table = pyarrow.table({"text": ["a", "b"], "other": column})
+    parquet.write_table(table, path)
+    rows = list(read_parquet(str(path)).rows())
+    assert [row.values["other"] for row in rows] == [expected, None]
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    table = pyarrow.table({"text": [b"a", b"\xe9"], "label": [1, 0]})
+    parquet.write_table(table, tmp_path / "train.parquet")
+    with pytest.raises(UserError, match=r":2: expected a string.*got .b'.*xe9"):
+        CLASSIFICATION.read(str(tmp_path), "train", silent)
 
 
 def test_choices_and_nulls_of_parquet(tmp_path):
@@ -155,10 +190,17 @@ def test_saved_data_sets_that_are_refused(tmp_path, state, message):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("content", [b"PAR1 no", b""])
-def test_a_file_that_is_no_parquet(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PAR1 no", "train.parquet: .*Parquet"),
+        (b"", "train.parquet: .*Parquet"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+    ],
+)
+def test_a_file_that_is_no_parquet(tmp_path, content, message):
     (tmp_path / "train.parquet").write_bytes(content)
-    with pytest.raises(UserError, match="train.parquet: .*Parquet") as raised:
+    with pytest.raises(UserError, match=message) as raised:
         CLASSIFICATION.read(str(tmp_path), "train", silent)
     assert "\n" not in str(raised.value)
 
@@ -183,10 +225,12 @@ def test_tags_of_words_have_the_names_of_their_classes(tmp_path):
     ]
 
 
-def write_parts(directory, name, *parts):
+def write_parts(directory, name, *parts, digests=None):
     count = len(parts)
     for number, columns in enumerate(parts):
-        path = directory / f"{name}-{number:05d}-of-{count:05d}.parquet"
+        digest = f"-{digests[number] * 16}" if digests else ""
+        name_of_part = f"{name}-{number:05d}-of-{count:05d}{digest}"
+        path = directory / f"{name_of_part}.parquet"
         parquet.write_table(pyarrow.table(columns), path)
 
 
@@ -204,6 +248,71 @@ def test_parts_are_read_as_one_table(tmp_path):
     assert found[2].location == f"{tmp_path}/train-00001-of-00002.parquet:1"
     dev = CLASSIFICATION.read(str(tmp_path), "dev", silent)
     assert dev == [Example(("d",), "1")]
+
+
+def test_parts_with_digests_in_their_names(tmp_path):
+    """As `push_to_hub` named them."""
+    parts = [{"text": ["a"], "label": [0]}, {"text": ["b"], "label": [1]}]
+    write_parts(tmp_path, "train", *parts, digests="f0")
+    write_parts(tmp_path, "test", parts[1], digests="1")
+    found = CLASSIFICATION.read(str(tmp_path), "train", silent)
+    assert found == [Example(("a",), "0"), Example(("b",), "1")]
+    test = CLASSIFICATION.read(str(tmp_path), "test", silent)
+    assert test == found[1:]
+    write_parts(tmp_path, "train", *parts, digests="f1")
+    with pytest.raises(UserError, match="expected one .*00001-of-.*, got 2"):
+        CLASSIFICATION.read(str(tmp_path), "train", silent)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "part-{:05d}-ab-c000.snappy.parquet",
+        *("{:04d}.parquet", "part.{}.parquet"),
+    ],
+)
+@pytest.mark.parametrize("split", ["train", "train.parquet"])
+def test_directories_with_parts(tmp_path, name, split):
+    """As Spark, Dask and the hub's conversion write them."""
+    directory = tmp_path / split
+    directory.mkdir()
+    (directory / "_SUCCESS").touch()
+    for number in (0, 10):
+        table = pyarrow.table({"text": [f"t{number}"], "label": [number]})
+        parquet.write_table(table, directory / name.format(number))
+    expected = [Example(("t0",), "0"), Example(("t10",), "10")]
+    for data_dir in (tmp_path, directory):
+        task = custom_task(["text=text", "label=label"])
+        assert (
+            task.reader.reader.read(str(data_dir), "train", silent) == expected
+        )
+
+
+def test_years_are_no_parts(tmp_path):
+    for year in (2025, 2026):
+        table = pyarrow.table({"text": ["a"], "label": [0]})
+        parquet.write_table(table, tmp_path / f"{year}.parquet")
+    with pytest.raises(UserError, match="has 2025.parquet, 2026.parquet; call"):
+        CLASSIFICATION.read(str(tmp_path), "train", silent)
+
+
+def test_parts_whose_types_differ(tmp_path):
+    """As data frames have them where only some have empty cells."""
+    write_parts(
+        tmp_path,
+        "train",
+        {"text": ["a"], "label": [1], "note": [None]},
+        {"text": ["b"], "label": [2.0], "note": ["n"]},
+    )
+    table = read_parquet(f"{tmp_path}/train-00000-of-00002.parquet")
+    rows = list(table.rows())
+    assert [row.values["label"] for row in rows] == ["1.0", "2.0"]
+    batches = [row.batch for row in rows]
+    found = pyarrow.Table.from_batches(batches, table.schema)
+    assert found["note"].to_pylist() == [None, "n"]
+    write_parts(tmp_path, "dev", {"text": [1]}, {"text": [["b"]]})
+    with pytest.raises(UserError, match="all parts with one schema"):
+        read_parquet(f"{tmp_path}/dev-00000-of-00002.parquet")
 
 
 def test_parts_that_do_not_fit(tmp_path):

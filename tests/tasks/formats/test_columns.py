@@ -87,6 +87,7 @@ def test_rows_of_a_json_array(write):
     ("name", "content", "message"),
     [
         ("t.csv", "a,b\nx\n", ":2: expected 2 comma-separated fields, got 1"),
+        ("t.tsv", "a\n1\tx\n", r"fields \(R's .*row.names=FALSE\), got 2"),
         ("t.tsv", "", "is empty; the first line of a table names"),
         ("t.jsonl", "{}\r{}\r", "t.jsonl: its lines end with CR alone"),
         ("t.tsv", "a\ta\nx\ty\n", ":1: expected distinct columns, got a, a"),
@@ -102,6 +103,13 @@ def test_files_of_another_form(write, name, content, message):
     assert_error(quiet, write(name, content), message)
 
 
+def test_names_of_columns_have_no_blanks_around_them(lines):
+    path = lines({" text": "x", "label ": 1, "a": 1, "a ": 2})
+    assert quiet(path).columns == [" text", "label ", "a", "a "]
+    path = lines({" text": "x", "label ": 1})
+    assert read_texts(path) == [Example(("x",), "1")]
+
+
 def test_json_is_checked_where_it_is_read(lines):
     value = ["b", []]
     path = lines({"a": value, "text": "x", "label": "y"})
@@ -114,7 +122,11 @@ def test_json_is_checked_where_it_is_read(lines):
 
 @pytest.mark.parametrize(
     "name",
-    ["", " ", "Unnamed: 0", "__index_level_0__", "idx", "ID", "index", "t_id"],
+    [
+        *("", " ", "Unnamed: 0", "Unnamed: 0.1", "level_0", "...1"),
+        *("__index_level_0__", "rownames", "row", "#"),
+        *("idx", "ID", "index", "t_id", "reviewId", "PhraseID"),
+    ],
 )
 def test_the_number_of_a_row_is_no_text(write, name):
     path = write("t.csv", f"{name},sentence,label\n0,a,x\n1,b,y\n")
@@ -211,9 +223,32 @@ def test_labels_may_not_be_empty_nor_columns_missing(table):
     assert_error(read_texts, path, message, columns="a gold")
 
 
-@pytest.mark.parametrize("labels", [["", " "], [-1, -1], [None, None]])
+@pytest.mark.parametrize("other", ["{}", "en"])
+def test_what_the_label_decides_is_no_text(table, other):
+    """But few rows may be alike by chance."""
+    labels = [n % 2 for n in range(20)]
+    rows = [f"{other.format(n)}\tt{i}\t{n}" for i, n in enumerate(labels)]
+    path = table("class\tsaid\tlabel", *rows)
+    message = ":1: 'class' has one value in all rows of a 'label', .*--columns"
+    assert_error(columns_of, path, message)
+    path = table("class\tsaid\tlabel", *rows[:-1])
+    assert columns_of(path)["text"] == ["class", "said"]
+    # It is the text where there is no other.
+    path = table("class\tlabel", *["a\tx", "b\ty"] * 10)
+    assert columns_of(path)["text"] == ["class"]
+
+
+def test_names_that_end_like_numbers_of_rows(write):
+    path = write("t.csv", "covid,label\na,x\nb,y\n")
+    assert read_own(path) == [Example(("a",), "x"), Example(("b",), "y")]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["", " "], [-1, -1], [-1.0, -1.0], [None, None], [float("nan"), None]],
+)
 def test_a_test_file_may_have_columns_without_labels(lines, labels):
-    """Those of the hub's ai2_arc are empty, those of its glue -1."""
+    """Those of the hub's ai2_arc are empty, those of its glue -1 or -1.0."""
     path = lines(*({"text": "a", "label": label} for label in labels))
     logged = []
     rows = read_rows(path, logged.append)
@@ -225,9 +260,9 @@ def test_a_test_file_may_have_columns_without_labels(lines, labels):
         "labels."
     ]
     # Where labels are needed they are looked at, and -1 is one.
-    if labels == [-1, -1]:
+    if labels[0] == -1:
         found = read_texts(path, "text label")
-        assert [example.label for example in found] == ["-1", "-1"]
+        assert [example.label for example in found] == [*map(str, labels)]
 
 
 def test_rows_that_an_annotator_rejected_are_left_out(lines):
@@ -251,6 +286,10 @@ def test_rows_that_an_annotator_rejected_are_left_out(lines):
     asked = read_texts(path, "text answer")
     assert [example.label for example in asked] == answers
     assert len(read_texts(lines(*rows, {**rows[0], "answer": "yes"}))) == 6
+    # Rows of another program have none.
+    rows_of_both = lines(*rows, {"text": "z", "label": "y"})
+    found = text_examples(read_rows(rows_of_both, str), roles, True)
+    assert [example.texts for example in found] == [("0",), ("2",), ("z",)]
     assert_error(read_texts, lines(rows[1]), ":1: no row has answer=accept")
 
 
@@ -266,21 +305,6 @@ def test_json_lines_unlike_the_first(lines):
         assert_error(read_own, path, message)
     path = lines(first, {"a": ["x"], "label": 1})
     assert_error(read_own, path, r':2: expected a string as a, got \["x"\]')
-
-
-@pytest.mark.parametrize(
-    ("content", "advice"),
-    [
-        # What df.to_json(path) writes, and with orient="index".
-        ('{"text":{"0":"a","1":"b"},"label":{"0":1,"1":0}}', "pandas"),
-        ('{"0":{"text":"a","label":1},"1":{"text":"b","label":0}}', "pandas"),
-        ('{\n  "text": "a",\n  "label": 1\n}\n', "jq -c"),
-    ],
-)
-def test_one_json_object_for_the_file(write, content, advice):
-    message = f"train.json:1: expected a JSON object in each line, .* {advice}"
-    with pytest.raises(UserError, match=message):
-        quiet(write("train.json", content))
 
 
 def test_a_file_whose_name_tells_no_form(write):
@@ -333,11 +357,22 @@ def test_choices_with_labels_of_their_own(lines):
         choices = {"text": ["dry palms", "wet palms"], "label": labels}
         return {"question": "What heats?", "choices": choices, "key": right}
 
+    def as_in_other_files(value):
+        choices = value["choices"]
+        pairs = list(zip(choices["label"], choices["text"], strict=True))
+        objects = [{"label": label, "text": text} for label, text in pairs]
+        return {**value, "choices": objects}, {**value, "choices": dict(pairs)}
+
     columns = ("question", ["choices"], "key")
     path = lines(row(["A", "B"], "B"), row(["1", "2"], "2"), row([2, 1], 2))
     found = read_choices(path, *columns)
     assert [e.choices for e in found] == [("dry palms", "wet palms")] * 3
     assert [e.label for e in found] == [1, 1, 0]
+    # As in CommonsenseQA's own files, and in MedQA's.
+    path = lines(*as_in_other_files(row(["B", "A"], "A")))
+    found = read_choices(path, *columns)
+    assert [e.choices for e in found] == [("dry palms", "wet palms")] * 2
+    assert [e.label for e in found] == [1, 1]
     message = ":1: expected lists of one length as 'text' and 'label' of 'ch"
     assert_error(
         read_choices,

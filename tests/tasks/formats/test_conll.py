@@ -59,6 +59,21 @@ def test_comments_and_contractions_of_conllu_are_no_words(write):
     ]
 
 
+@pytest.mark.parametrize(
+    ("content", "word", "tag"),
+    [
+        # As in MultiCoNER and in GermEval.
+        ("# id 9b domain=en\n\n# id 9c domain=en\n# _ _ O\nUlm _ _ X\n", 0, 3),
+        ("#\tn-tv.de\t[2009]\n1\t#\tO\tO\n2\tUlm\tX\tO\n", 1, 2),
+        ("# sent_id = 1\n# text = # Ulm\n# O\nUlm X\n", 0, -1),
+    ],
+)
+def test_comments_before_a_sentence(write, content, word, tag):
+    """Not a word that is called as they begin."""
+    *_, found = read_conll(write("train.txt", content), word, tag)
+    assert found == WordsExample(("#", "Ulm"), ("O", "X"))
+
+
 def _conllu_row(number, word, tag):
     """Returns a line of ten columns."""
     return "\t".join([number, word, word.lower(), tag, *"_" * 6])
@@ -90,6 +105,8 @@ def test_optional_tags(write):
         ("-DOCSTART- O\n\n \n", {}, "has no words; a file of tagged words"),
         # The only column is no tag.
         ("a O\nb\n", {}, ":2: expected at least 2 columns, got 1: 'b'"),
+        # Y is not the tag of b.
+        ("a X O\nb Y\nc d X O\ne X O\n", {}, ":2: expected 3 columns, as most"),
         ("a O\n", {"tag_column": 2}, ":1: expected at least 3 columns, got 2"),
         ("a O\n", {"tag_column": -2}, ":1: expected at least 3 columns, got 2"),
         (

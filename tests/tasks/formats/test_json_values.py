@@ -1,10 +1,6 @@
 """JSON files and their schemas."""
 
-import json
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from albert_tf.config import UserError
 from albert_tf.tasks.formats import json_values
@@ -53,56 +49,6 @@ def test_lines_that_cannot_be_read(write, content, message):
     with pytest.raises(UserError, match=message) as raised:
         list(json_values.read_json_lines(path, "do this."))
     assert str(raised.value).startswith(path)
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text('a"[]{},\\\n \u2028'),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-def numbered(text):
-    return [(str(n), line) for n, line in enumerate(text.split("\n"), start=1)]
-
-
-@settings(max_examples=40)
-@given(
-    st.lists(st.fixed_dictionaries({"a": VALUES}), min_size=1),
-    st.sampled_from([None, 0, 2]),
-    st.booleans(),
-)
-def test_elements_of_an_array_are_those_of_the_json_module(
-    rows, indent, ensure_ascii
-):
-    text = json.dumps(rows, indent=indent, ensure_ascii=ensure_ascii)
-    lines = numbered(f" {text} \n\n")
-    assert json_values.starts_array(lines[0][1])
-    found = list(json_values.array_elements(lines))
-    assert [json.loads(element) for _, element in found] == rows
-    for location, element in found:
-        assert "\n" not in element
-        assert element.split()[0] in lines[int(location) - 1][1]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('[{"a": 1},\n{"b":}]', r"^2: expected JSON \(Expecting value\)\.$"),
-        ('[{"a": 1}\n{"b": 2}]', "^2: expected JSON .expected a comma or ] af"),
-        ('[\n{"a": 1}', "^2: expected JSON .expected a comma or ] after an el"),
-        ('[{"a": 1}]\n\n[{}]', "^3: expected JSON .expected nothing after the"),
-        ('[{"a": 1},\n]', "^2: expected JSON .Expecting value"),
-        ('[{"a":\n' + "[" * 200_000, "^1: expected JSON .*recursion"),
-    ],
-)
-def test_arrays_that_cannot_be_read(text, message):
-    with pytest.raises(UserError, match=message):
-        list(json_values.array_elements(numbered(text)))
-
-
-@pytest.mark.parametrize("line", ["", "[1]", '["a"]', '{"a": [', "[]"])
-def test_lines_that_start_no_array_of_objects(line):
-    assert not json_values.starts_array(line)
 
 
 SCHEMA = {"a": [{"b": int, "c?": (str, int)}]}

@@ -14,6 +14,9 @@ from albert_tf.tasks.examples import Answer, Question
 SQUAD = TASKS["SQuAD2.0"]
 
 
+NONE = {"text": [], "answer_start": []}
+
+
 def row(id_="a", **changes):
     return {
         "id": id_,
@@ -25,9 +28,12 @@ def row(id_="a", **changes):
     }
 
 
-NONE = {"text": [], "answer_start": []}
 # As `datasets` has them, and as the format of SQuAD.
-FORMS = [row(), row("b", answers=NONE), row("c")]
+FORMS = [
+    row(is_impossible=False),
+    row("b", answers=NONE, is_impossible=True),
+    row("c", is_impossible=None),
+]
 
 
 def questions_at(path):
@@ -90,6 +96,8 @@ def test_without_ids_and_answers(write, tmp_path):
         ({"answers": None}, "as 'answers', got null"),
         ({"answers": {"text": [None], "answer_start": [1]}}, "as 'answers'"),
         ({"context": ["a"]}, "expected a string as context"),
+        ({"context": None, "answers": NONE}, "the context is empty"),
+        ({"is_impossible": True}, "is_impossible is true with 2 answers"),
     ],
 )
 def test_bad_rows(write, tmp_path, changes, message):

@@ -293,6 +293,9 @@ def test_blank_lines(write, quoting):
         ("t.tsv", "a,b\nx,\n", "expected a tab; name the file *.csv."),
         ("t.tsv", "a|b\nx|y\n", "a vertical bar ('|'), expected a tab; conve"),
         ("t.csv", "sep=;\na;b\nx;y\n", ":1: only Excel reads the line 'sep=;'"),
+        ("t.csv", '{"a": 1}\n{"a": 2}\n', ":1: expected a line that names the"),
+        ("t.tsv", '[\n {"a": 1}]', "got JSON; name the file *.jsonl."),
+        ("t.tsv", '[{"a": 1}]', "got JSON; name the file *.jsonl."),
     ],
 )
 def test_another_separator(write, name, content, message):
@@ -316,7 +319,7 @@ def test_other_separators_within_fields(write, content):
 
 
 def test_the_advice_converts_semicolons(write):
-    path = write("t.csv", 'a;b\r\n"x, ""y"";\n";z\r\n')
+    path = write("my t.csv", 'a;b\r\n"x, ""y"";\n";z\r\n')
     with pytest.raises(UserError) as raised:
         read(path)
     command = shlex.split(str(raised.value).partition("example with ")[2])

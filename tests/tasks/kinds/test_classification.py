@@ -79,9 +79,12 @@ def test_labels_that_differ_in_case_are_reported():
         ("a,b b,c a b", "2 of 4 labels look like several in one (a,b, b,c)"),
         ("a;b b a", "1 of 3 labels look like several in one (a;b)"),
         ("a|b c", "1 of 2 labels look like several in one (a|b)"),
+        ("a#b b a", "1 of 3 labels look like several in one (a#b)"),
+        ("['a','b'] a", "1 of 2 labels look like several in one (['a','b'])"),
         # Names.
         ("a| b", ""),
         ("Ulm,DE Bonn,DE Rome,IT", ""),
+        ("C C# [C]", ""),
     ],
 )
 def test_labels_that_look_combined(labels, combined):

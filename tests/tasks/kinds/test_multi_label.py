@@ -69,6 +69,12 @@ def test_labels_with_another_separator_are_reported():
     assert "--label_separator" in line
 
 
+def test_labels_that_may_stand_for_none_are_reported():
+    examples = [MultiLabelExample(("a",), ("nan",)), *EXAMPLES]
+    (line,) = KIND.warnings(examples, training=True)
+    assert line.startswith("nan: trained as a class of its own, though")
+
+
 def test_scores_are_sigmoids_however_far_from_0_logits_are():
     logits = np.array([[0.0, 2.0], [-1e4, 1e4]])
     found = KIND.scores(None, {"logits": logits}, CONFIG)

@@ -12,8 +12,9 @@ from albert_tf.tasks.examples import Example
 from albert_tf.tasks.formats.tables import Row, read_table
 from albert_tf.tasks.kinds.base import Metric
 from albert_tf.tasks.kinds.classification import Classification
-from albert_tf.tasks.kinds.regression import Regression, is_number
+from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.metrics import scalar
+from albert_tf.tasks.number_labels import is_number
 
 
 @dataclasses.dataclass(frozen=True)

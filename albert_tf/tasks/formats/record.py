@@ -10,7 +10,7 @@ from typing import Any
 from albert_tf.config import shown
 from albert_tf.tasks.bad_rows import EMPTY, RowError
 from albert_tf.tasks.formats.json_values import shown_json
-from albert_tf.tasks.kinds.regression import number_of
+from albert_tf.tasks.number_labels import number_of
 
 # Names of columns by their roles.
 Roles = Mapping[str, Sequence[str]]

@@ -119,14 +119,6 @@ def read_table(path: str, advice: str) -> list[Row]:
     return rows
 
 
-def read_own_table(
-    path: str, advice: str, delimiter: str, quoting: str, log: Log
-) -> list[Row]:
-    """Returns the rows of a user's table, as `own_rows` yields them."""
-    lines = stored_lines(path, advice)
-    return list(own_rows(path, lines, advice, delimiter, quoting, log))
-
-
 def own_rows(
     path: str,
     lines: Iterable[bytes],

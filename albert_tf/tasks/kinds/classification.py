@@ -28,9 +28,9 @@ from albert_tf.tasks.kinds.base import (
     metric_of_sample,
     metric_values,
 )
-from albert_tf.tasks.kinds.regression import is_number
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 from albert_tf.tasks.metrics.calibration import fit_temperature
+from albert_tf.tasks.number_labels import is_number
 
 # Labels that a confusion matrix has at most.
 _MAX_MATRIX_LABELS = 100

@@ -1,12 +1,11 @@
 """Regression of single texts and pairs."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, shown
-from albert_tf.tasks.bad_rows import RowError, made_of_all
+from albert_tf.config import FeatureConfig
+from albert_tf.tasks.bad_rows import made_of_all
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
@@ -22,31 +21,11 @@ from albert_tf.tasks.kinds.base import (
     metric_values,
 )
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
-
-# Python's float() would also read 1_0.
-_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+from albert_tf.tasks.number_labels import number_of
 
 # Of means and deviations; STS-B has 2.7 and 1.5.
 _LARGE, _SMALL = 10.0, 0.1
 _ROUNDING = float(np.finfo(np.float32).eps)
-
-
-def is_number(label: str) -> bool:
-    """Returns whether a label is a number in the range of float32."""
-    return bool(_NUMBER.fullmatch(label)) and abs(float(label)) <= _MAX_FLOAT32
-
-
-def number_of(label: str, location: str) -> float:
-    """Returns the number that a label is, or raises RowError."""
-    if not is_number(label):
-        raise RowError(
-            location,
-            "expected a number, with a decimal point and up to "
-            f"{_MAX_FLOAT32:.2g}, as the label",
-            f", got {shown(label)}",
-        )
-    return float(label)
 
 
 class Regression(TextKind):

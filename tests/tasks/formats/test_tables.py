@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from albert_tf.config import UserError
 from albert_tf.tasks.custom import custom_task
-from albert_tf.tasks.formats.tables import DELIMITERS, read_own_table
+from albert_tf.tasks.formats.tables import (
+    DELIMITERS,
+    own_rows,
+    stored_lines,
+)
+
+
+def rows_of(path, advice, *options):
+    """Returns the rows of a file, its header first."""
+    return list(own_rows(path, stored_lines(path, advice), advice, *options))
+
 
 # What separates lines elsewhere, and what may be mistaken for an end.
 PIECES = [
@@ -69,7 +79,7 @@ def test_rows_are_those_of_csv_and_of_pandas(tmp_path_factory, table):
     path = tmp_path_factory.getbasetemp() / name
     path.write_bytes(content.encode())
     delimiter = DELIMITERS[path.suffix]
-    found = read_own_table(str(path), "", delimiter, "csv", lambda line: None)
+    found = rows_of(str(path), "", delimiter, "csv", lambda line: None)
     assert [row.fields for row in found] == rows
     text = io.StringIO(content.removeprefix("\ufeff"), newline="")
     reader = csv.reader(text, delimiter=delimiter, strict=True)
@@ -135,7 +145,7 @@ def test_examples_are_those_that_pandas_reads(tmp_path_factory, columns):
 
 def read(path, quoting="csv", log=lambda line: None):
     delimiter = DELIMITERS[path[-4:]]
-    return read_own_table(path, "Advice.", delimiter, quoting, log)
+    return rows_of(path, "Advice.", delimiter, quoting, log)
 
 
 def fields(path, quoting="csv"):

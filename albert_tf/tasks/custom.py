@@ -11,8 +11,8 @@ from typing import Any
 
 from albert_tf.config import Log, UserError, require
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.formats.choice_rows import choice_examples
 from albert_tf.tasks.formats.columns import (
-    choice_examples,
     infer_columns,
     multi_label_examples,
     text_examples,

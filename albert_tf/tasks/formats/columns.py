@@ -1,15 +1,13 @@
 """Examples of users' own files, by the names of their columns."""
 
 import collections
-import dataclasses
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from albert_tf.config import listed, require, shown
 from albert_tf.tasks.bad_rows import RowError
-from albert_tf.tasks.examples import ChoiceExample, Example, MultiLabelExample
-from albert_tf.tasks.formats.race import LETTERS, question_with_option
+from albert_tf.tasks.examples import Example, MultiLabelExample
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import (
     LABEL_COLUMN,
@@ -168,105 +166,6 @@ def _decides(records: Sequence[Record], label: str, name: str) -> bool:
         if found.setdefault(key, value) != value:
             return False
     return len(found) * _FEW_ROWS <= len(records)
-
-
-def choice_examples(
-    rows: Rows, roles: Roles, labelled: bool
-) -> list[ChoiceExample]:
-    """Returns the examples of a file: a context, choices, the right one.
-
-    The label is the name of a choice (`Record.choices`), or else the number of
-    the choice from 0, or its letter from A. Ids are the numbers of the examples
-    from 0.
-
-    `roles` are columns as `context`, as `choice` (see `Record.choices`), as
-    `label`, which `labelled` requires, and perhaps as `question`, which is
-    combined with every choice as in RACE.
-
-    Raises:
-        UserError: for columns that are missing, and for bad rows
-            (`Rows.settled`): what is no text, neither context nor question, a
-            label that is no choice, and fewer than two choices or another
-            number than in most rows.
-    """
-    (context,), of_choices, (label,) = (
-        roles[role] for role in ("context", "choice", "label")
-    )
-    has_label = have_labels(rows, roles, [label], labelled)
-
-    def with_choices(record: Record) -> tuple[Record, list[str], list[str]]:
-        choices, names = record.choices(of_choices)
-        if len(choices) < 2:
-            raise RowError(
-                record.location,
-                f"expected two choices or more as {listed(of_choices, 12)} (a "
-                "list in JSON lines, or several columns)",
-                f", got {len(choices)}",
-            )
-        return record, choices, names
-
-    found = rows.apply(with_choices)
-    counts = collections.Counter(len(choices) for _, choices, _ in found)
-    usual = max(counts, key=counts.__getitem__, default=0)
-    rights = [str(record.values.get(label)).strip() for record, *_ in found]
-    # A choice may be called like a number.
-    right_ones = {
-        right
-        for right, (*_, names) in zip(rights, found, strict=True)
-        if right not in names
-    }
-    require(
-        not usual
-        or "0" in right_ones
-        or not right_ones >= {str(n + 1) for n in range(usual)},
-        f"{rows.head}: the numbers of the right choices as {label!r} are those "
-        f"from 1 to {usual}, expected them from 0; subtract 1 from each.",
-    )
-
-    def example(row: tuple[Record, list[str], list[str]]) -> ChoiceExample:
-        record, choices, names = row
-        if len(choices) != usual:
-            raise RowError(
-                record.location,
-                f"expected {usual} choices, as most rows have",
-                f", got {len(choices)}",
-            )
-        right = None
-        if has_label:
-            right = _choice_number(record, label, names, usual)
-        asked = roles.get("question", ())
-        text, *questions = record.example_texts([context, *asked])
-        for question in questions:
-            choices = [question_with_option(question, c) for c in choices]
-        return ChoiceExample(text, tuple(choices), right, record.location)
-
-    return [
-        dataclasses.replace(example, id=str(number))
-        for number, example in enumerate(
-            rows.settled(rows.bad.apply(example, found))
-        )
-    ]
-
-
-def _choice_number(
-    record: Record, column: str, names: Sequence[str], number: int
-) -> int:
-    label = record.label(column)
-    # A choice may be called like the number of another.
-    ids = {str(choice): choice for choice in range(number)}
-    ids |= {letter: n for n, letter in enumerate(LETTERS[:number])}
-    also = ""
-    if len(names) == number:
-        ids |= {name: n for n, name in enumerate(names)}
-        also = f", or one of {listed(names, 12)}"
-    if label not in ids:
-        raise RowError(
-            record.location,
-            f"expected a number from 0 to {number - 1}, a letter from A{also} "
-            "as the label",
-            f", got {shown(label)}",
-        )
-    return ids[label]
 
 
 def have_labels(

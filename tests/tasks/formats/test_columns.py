@@ -7,8 +7,8 @@ import pytest
 
 from albert_tf.config import UserError
 from albert_tf.tasks.examples import Example
+from albert_tf.tasks.formats.choice_rows import choice_examples
 from albert_tf.tasks.formats.columns import (
-    choice_examples,
     infer_columns,
     text_examples,
 )

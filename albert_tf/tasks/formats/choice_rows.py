@@ -1,0 +1,126 @@
+"""Choices in tables with columns: a context, its choices, the right one."""
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from albert_tf.config import listed, require, shown
+from albert_tf.tasks.bad_rows import RowError
+from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.formats.columns import have_labels
+from albert_tf.tasks.formats.race import LETTERS, question_with_option
+from albert_tf.tasks.formats.record import Record, Roles
+from albert_tf.tasks.formats.rows import Rows
+
+
+class _Choices(NamedTuple):
+    """The choices of a row, and their names by which a label may call them."""
+
+    record: Record
+    texts: list[str]
+    names: list[str]
+
+
+def choice_examples(
+    rows: Rows, roles: Roles, labelled: bool
+) -> list[ChoiceExample]:
+    """Returns the examples of a file: a context, choices, the right one.
+
+    The label is the name of a choice (`Record.choices`), or else the number of
+    the choice from 0, or its letter from A. Ids are the numbers of the examples
+    from 0.
+
+    `roles` are columns as `context`, as `choice` (see `Record.choices`), as
+    `label`, which `labelled` requires, and perhaps as `question`, which is
+    combined with every choice as in RACE.
+
+    Raises:
+        UserError: for columns that are missing, and for bad rows
+            (`Rows.settled`): what is no text, neither context nor question, a
+            label that is no choice, and fewer than two choices or another
+            number than in most rows.
+    """
+    (label,) = roles["label"]
+    has_label = have_labels(rows, roles, [label], labelled)
+    found = rows.apply(lambda record: _choices(record, roles["choice"]))
+    counts = collections.Counter(len(row.texts) for row in found)
+    usual = max(counts, key=counts.__getitem__, default=0)
+    _refuse_numbers_from_1(rows, found, label, usual)
+
+    def example(row: _Choices) -> ChoiceExample:
+        if len(row.texts) != usual:
+            raise RowError(
+                row.record.location,
+                f"expected {usual} choices, as most rows have",
+                f", got {len(row.texts)}",
+            )
+        right = None
+        if has_label:
+            right = _choice_number(row.record, label, row.names, usual)
+        columns = [*roles["context"], *roles.get("question", ())]
+        text, *questions = row.record.example_texts(columns)
+        texts = row.texts
+        for question in questions:
+            texts = [question_with_option(question, text) for text in texts]
+        return ChoiceExample(text, tuple(texts), right, row.record.location)
+
+    examples = rows.settled(rows.bad.apply(example, found))
+    return [
+        dataclasses.replace(example, id=str(number))
+        for number, example in enumerate(examples)
+    ]
+
+
+def _choices(record: Record, columns: Sequence[str]) -> _Choices:
+    texts, names = record.choices(columns)
+    if len(texts) < 2:
+        raise RowError(
+            record.location,
+            f"expected two choices or more as {listed(columns, 12)} (a list in "
+            "JSON lines, or several columns)",
+            f", got {len(texts)}",
+        )
+    return _Choices(record, texts, names)
+
+
+def _refuse_numbers_from_1(
+    rows: Rows, found: Sequence[_Choices], label: str, usual: int
+) -> None:
+    """Raises UserError where the labels are the numbers from 1, and none is 0.
+
+    `usual` is the number of choices. A choice may be called like a number.
+    """
+    numbers = {
+        right
+        for row in found
+        if (right := str(row.record.values.get(label)).strip()) not in row.names
+    }
+    require(
+        not usual
+        or "0" in numbers
+        or not numbers >= {str(n + 1) for n in range(usual)},
+        f"{rows.head}: the numbers of the right choices as {label!r} are those "
+        f"from 1 to {usual}, expected them from 0; subtract 1 from each.",
+    )
+
+
+def _choice_number(
+    record: Record, column: str, names: Sequence[str], number: int
+) -> int:
+    label = record.label(column)
+    # A choice may be called like the number of another.
+    ids = {str(choice): choice for choice in range(number)}
+    ids |= {letter: n for n, letter in enumerate(LETTERS[:number])}
+    also = ""
+    if len(names) == number:
+        ids |= {name: n for n, name in enumerate(names)}
+        also = f", or one of {listed(names, 12)}"
+    if label not in ids:
+        raise RowError(
+            record.location,
+            f"expected a number from 0 to {number - 1}, a letter from A{also} "
+            "as the label",
+            f", got {shown(label)}",
+        )
+    return ids[label]

@@ -192,25 +192,34 @@ def open_rows(
     if lines is None and files.isdir(path):
         if is_saved(path):
             return _opened_arrow(path, read_saved(path))
-        require(
-            has_columns(path),
-            f"{path} has no folders with .txt files; expected one for each "
-            "class, or the name of a file.",
-        )
-        if others := other_files(path):
-            log(
-                f"{path}: not read, since the names of texts end in .txt: "
-                f"{listed(others)}."
-            )
-        found = class_files(path)
-        of_files = (FILE_COLUMN, "text", LABEL_COLUMN)
-        return Opened(path, found, _record_of_file, of_files)
+        return _opened_folders(path, log)
     if delimiter := DELIMITERS.get(ending):
         lines = stored_lines(path, _ADVICE) if lines is None else lines
         rows = own_rows(path, lines, _ADVICE, delimiter, reading.quoting, log)
         header = next(rows)
         names, record_of = _table_records(header, delimiter)
         return Opened(header.location, rows, record_of, names, header)
+    return _opened_json(path, ending)
+
+
+def _opened_folders(path: str, log: Log) -> Opened:
+    """Opens a directory with a folder of texts for each class."""
+    require(
+        has_columns(path),
+        f"{path} has no folders with .txt files; expected one for each class, "
+        "or the name of a file.",
+    )
+    if others := other_files(path):
+        log(
+            f"{path}: not read, since the names of texts end in .txt: "
+            f"{listed(others)}."
+        )
+    columns = (FILE_COLUMN, "text", LABEL_COLUMN)
+    return Opened(path, class_files(path), _record_of_file, columns)
+
+
+def _opened_json(path: str, ending: str) -> Opened:
+    """Opens a file with objects in JSON, whatever its name ends with."""
     if ending not in EXTENSIONS:
         start = next(stored_lines(path, _ADVICE), b"")
         require(

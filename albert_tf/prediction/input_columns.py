@@ -8,7 +8,7 @@ from albert_tf.config import Log, UserError, listed, require, shown
 from albert_tf.prediction.forms import Form
 from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.custom import columns_flag
-from albert_tf.tasks.formats.columns import infer_columns
+from albert_tf.tasks.formats.column_inference import infer_columns
 from albert_tf.tasks.formats.json_values import shown_json
 from albert_tf.tasks.formats.race import question_with_option
 from albert_tf.tasks.formats.record import Record, Roles

@@ -12,8 +12,8 @@ from typing import Any
 from albert_tf.config import Log, UserError, require
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.formats.choice_rows import choice_examples
+from albert_tf.tasks.formats.column_inference import infer_columns
 from albert_tf.tasks.formats.columns import (
-    infer_columns,
     multi_label_examples,
     text_examples,
 )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from albert_tf.config import listed, require, shown
 from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.formats.columns import have_labels
+from albert_tf.tasks.formats.columns import check_columns
 from albert_tf.tasks.formats.race import LETTERS, question_with_option
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import Rows
@@ -42,7 +42,7 @@ def choice_examples(
             number than in most rows.
     """
     (label,) = roles["label"]
-    has_label = have_labels(rows, roles, [label], labelled)
+    has_label = check_columns(rows, roles, [label], labelled)
     found = rows.apply(lambda record: _choices(record, roles["choice"]))
     counts = collections.Counter(len(row.texts) for row in found)
     usual = max(counts, key=counts.__getitem__, default=0)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from albert_tf.config import listed, require, shown
 from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import WordsExample
-from albert_tf.tasks.formats.columns import have_labels
+from albert_tf.tasks.formats.columns import check_columns
 from albert_tf.tasks.formats.json_values import shown_json
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import Rows
@@ -58,7 +58,7 @@ def entity_examples(
     in the text, or begin or end within a word.
     """
     (text,), (entities,) = roles["text"], roles["entities"]
-    tagged = have_labels(rows, roles, [entities], labelled)
+    tagged = check_columns(rows, roles, [entities], labelled)
 
     def example(record: Record) -> WordsExample:
         content = record.text(text)

@@ -9,7 +9,7 @@ from albert_tf.io import files
 from albert_tf.io.compression import plain_name
 from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import Answer, Question
-from albert_tf.tasks.formats.columns import have_labels
+from albert_tf.tasks.formats.columns import check_columns
 from albert_tf.tasks.formats.json_rows import starts_array
 from albert_tf.tasks.formats.json_values import parse_line, shown_json
 from albert_tf.tasks.formats.record import Record
@@ -43,7 +43,7 @@ def read_questions(path: str, labelled: bool, log: Log) -> list[Question]:
         return read_squad(path)
     rows = read_rows(path, log)
     roles = {name: [name] for name in _COLUMNS}
-    answered = have_labels(rows, roles, [_ANSWERS], labelled)
+    answered = check_columns(rows, roles, [_ANSWERS], labelled)
 
     def question(record: Record) -> Question:
         number = record.location.rpartition(":")[2]

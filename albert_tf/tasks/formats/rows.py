@@ -315,3 +315,13 @@ def json_record(line: tuple[str, str]) -> Record:
     # As those of tables, which --columns can name.
     stripped = {name.strip(): cell for name, cell in value.items()}
     return Record(stripped if len(stripped) == len(value) else value, location)
+
+
+def about_header(rows: Rows) -> str:
+    """Returns a sentence on the header of a table; "" of another form."""
+    if ending_of(rows.head.rpartition(":")[0]) not in DELIMITERS:
+        return ""
+    return (
+        " The first line names the columns of a table; where it is a row, put "
+        "a line with their names in front."
+    )

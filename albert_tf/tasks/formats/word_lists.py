@@ -3,7 +3,7 @@
 from albert_tf.config import shown
 from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import WordsExample
-from albert_tf.tasks.formats.columns import have_labels
+from albert_tf.tasks.formats.columns import check_columns
 from albert_tf.tasks.formats.json_values import shown_json
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import Rows
@@ -19,7 +19,7 @@ def word_list_examples(
     (`Rows.settled`): what is no list, no words, another number of tags.
     """
     (words,), (tags,) = roles["words"], roles["tags"]
-    tagged = have_labels(rows, roles, [tags], labelled)
+    tagged = check_columns(rows, roles, [tags], labelled)
 
     def example(record: Record) -> WordsExample:
         found = words_of(record, words)

@@ -8,8 +8,8 @@ import pytest
 from albert_tf.config import UserError
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.formats.choice_rows import choice_examples
+from albert_tf.tasks.formats.column_inference import infer_columns
 from albert_tf.tasks.formats.columns import (
-    infer_columns,
     text_examples,
 )
 from albert_tf.tasks.formats.entity_spans import entity_examples

@@ -44,7 +44,7 @@ case "$*" in
     "-m pip --version") [ -e "$(dirname "$0")/../whole" ] ;;
     "-m pip install"*)
         touch "$(dirname "$0")/../whole"; echo "installed: $*" ;;
-    "-m pytest"*) echo "tested by $0 with $ALBERT_TFA_PYTHON: $*" ;;
+    "-m pytest"*) echo "tested by $0: $*" ;;
 esac
 """
 

@@ -134,7 +134,7 @@ def is_unedited(card: str) -> bool:
 
 
 def _metadata(loaded: LoadedModel, facts: CardFacts) -> str:
-    """Returns what the hub reads, as YAML."""
+    """Returns the card's metadata for the hub, as YAML."""
     from huggingface_hub import EvalResult, ModelCardData
 
     pipeline = _PIPELINES.get(_head(loaded))

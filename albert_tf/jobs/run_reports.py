@@ -15,10 +15,6 @@ from albert_tf.inputs.input_pipeline import PretrainingBatches, check_shards
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.jobs.finetuning_data import held_out_examples, read_examples
 from albert_tf.jobs.pretraining_verdict import pretraining_verdict
-from albert_tf.jobs.recorded_division import (
-    RecordedDivision,
-    divided_as_in_training,
-)
 from albert_tf.jobs.task_evaluation import task_evaluator
 from albert_tf.prediction.predictor import Predictor
 from albert_tf.records.shards import open_shards
@@ -35,6 +31,10 @@ from albert_tf.report.pretraining_page import (
 )
 from albert_tf.report.run_sections import recorded_run
 from albert_tf.report.sample_predictions import MaskedSample, masked_samples
+from albert_tf.rundir.recorded_division import (
+    RecordedDivision,
+    divided_as_in_training,
+)
 from albert_tf.rundir.run_results import result
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest

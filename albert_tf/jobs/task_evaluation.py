@@ -14,7 +14,7 @@ from albert_tf.interchange.model_directory import (
     LoadedModel,
     load_model_directory,
 )
-from albert_tf.jobs.recorded_division import (
+from albert_tf.rundir.recorded_division import (
     RecordedDivision,
     divided_as_in_training,
 )

@@ -153,7 +153,7 @@ def _shown_names(directory: str) -> list[str]:
 
 
 def _advice(names: str) -> str:
-    """Returns what to do with archives and workbooks, if there are any."""
+    """Returns advice on the archives and workbooks among names, or ""."""
     if not re.search(r"\.(zip|tar|tgz|7z|xlsx?|ods)\b", names.lower()):
         return ""
     return " Unpack archives; save workbooks as CSV."

@@ -55,7 +55,10 @@ def distinct(questions: list[Question], path: str) -> list[Question]:
 
 
 def fault_of_answers(row: Mapping[str, Any], answers: Sequence[Answer]) -> str:
-    """Returns what is wrong if `is_impossible` says other than the answers."""
+    """Returns the fault of a row whose `is_impossible` contradicts its answers.
+
+    Empty where there is none.
+    """
     is_impossible = row.get("is_impossible")
     if is_impossible is None or is_impossible is (not answers):
         return ""

@@ -51,7 +51,7 @@ class RecordedDivision:
     def warning(
         self, task: Task, examples: Sequence[Any], split: str, data_dir: str
     ) -> str:
-        """Returns why metrics on these examples are too high, or may be.
+        """Returns a warning on examples that the model may have learned.
 
         Empty where nothing is recorded, or where the run held these out.
         """
@@ -79,7 +79,10 @@ class RecordedDivision:
         )
 
     def _locations_of_training(self, task: Task, data_dir: str) -> set[str]:
-        """Returns where the run's training examples are; none in other data."""
+        """Returns the locations of the run's training examples.
+
+        Empty for other data than those of the run.
+        """
         if not isinstance(task.reader, HeldOut):
             return set()
         reader = task.reader.divided_as(self.held_out)

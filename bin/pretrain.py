@@ -84,9 +84,10 @@ def main() -> None:
         max_copied_bytes=math.inf if limit is None else 1e9 * limit,
         report=training_programs.report_notes(),
     )
-    training_programs.print_evaluation(
-        evaluation, pretraining_verdict(evaluation, config), FLAGS.run_dir
+    verdict = pretraining_verdict(
+        evaluation, config, initialized=bool(FLAGS.init_from)
     )
+    training_programs.print_evaluation(evaluation, verdict, FLAGS.run_dir)
 
 
 if __name__ == "__main__":

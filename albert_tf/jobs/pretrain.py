@@ -36,7 +36,10 @@ from albert_tf.jobs.pretraining_phases import (
     training_sources,
     unequal_lengths,
 )
-from albert_tf.jobs.pretraining_verdict import pretraining_verdict
+from albert_tf.jobs.pretraining_verdict import (
+    no_learning_warning,
+    pretraining_verdict,
+)
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.records.sentence_objectives import (
@@ -62,7 +65,7 @@ from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.depth_schedule import DepthSchedule
 from albert_tf.training.evaluator import on_one_cpu
-from albert_tf.training.job import MARGIN_ABOVE_BASELINE, Job, strategy_for
+from albert_tf.training.job import Job, strategy_for
 from albert_tf.training.loop import train
 from albert_tf.training.training_loss import pretraining_loss
 
@@ -233,42 +236,12 @@ class _Pretraining(Job):
             self.config.training.max_eval_steps,
             self.depths.at(step - 1),
         )
-        self._warn_if_not_learning(step, metrics)
-        return metrics
-
-    def _warn_if_not_learning(
-        self, step: int, metrics: Mapping[str, float]
-    ) -> None:
-        """Logs why a run may predict only the most frequent token."""
-        num_train_steps = self.config.training.num_train_steps
-        accuracy = metrics["masked_lm_accuracy"]
-        baseline = metrics["most_frequent_token_accuracy"]
-        if (
-            step < _SHARE_TO_LEAVE_BASELINE * num_train_steps
-            or accuracy > baseline + MARGIN_ABOVE_BASELINE
-        ):
-            return
-        depth = len(sharing_plan(self.model_config))
-        optimizer = self.config.optimizer
-        reasons = [
-            f"the learning rate (try --learning_rate="
-            f"{optimizer.learning_rate / 3:.2g}, or --optimizer=muon "
-            "--beta_2=0.98 --learning_rate=0.002)"
-        ]
-        if not self.initial:
-            reasons.append(
-                "the initial weights (--position_init=sinusoidal "
-                f"--output_init_scale={1 / math.sqrt(2 * depth):.2g})"
-            )
-        if depth > 2:
-            half = num_train_steps // 2
-            reasons.append(f"the depth (--depth_schedule=0:2,{half}:{depth})")
-        self.log(
-            f"The held-out masked-LM accuracy is {accuracy:.1%} at step {step} "
-            f"of {num_train_steps}, and always predicting the most frequent "
-            f"token has {baseline:.1%}: the model is not learning. Likely "
-            f"reasons: {'; '.join(reasons)}. Start again in another --run_dir."
+        warning = no_learning_warning(
+            *(metrics, self.config, step), initialized=self.initial is not None
         )
+        if warning:
+            self.log(warning)
+        return metrics
 
     def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
         save_model_directory(
@@ -311,7 +284,11 @@ class _Pretraining(Job):
         return pretraining_page(
             PretrainedRun(
                 self.run_dir,
-                pretraining_verdict(result(self.run_dir), self.config),
+                pretraining_verdict(
+                    result(self.run_dir),
+                    self.config,
+                    initialized=self.initial is not None,
+                ),
                 self.model_config,
                 samples,
                 list(dict.fromkeys(shards)),

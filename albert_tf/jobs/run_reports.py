@@ -111,7 +111,8 @@ def pretraining_report(run_dir: str, data: str = "") -> Page:
     `data`, a directory of shards or a glob, is read for samples of held-out
     text; empty: without them.
     """
-    config = from_dict(PretrainConfig, recorded_run(run_dir)["config"], run_dir)
+    recorded = recorded_run(run_dir)
+    config = from_dict(PretrainConfig, recorded["config"], run_dir)
     samples: list[MaskedSample] = []
     rows = []
     if data:
@@ -129,6 +130,8 @@ def pretraining_report(run_dir: str, data: str = "") -> Page:
             batch = batches.batch(0, range(_NUM_SAMPLES))
             logits = loaded.model(batch)["masked_lm_logits"].numpy()
             samples = masked_samples(loaded.tokenizer, batch, logits)
-    verdict = pretraining_verdict(result(run_dir), config)
+    verdict = pretraining_verdict(
+        *(result(run_dir), config), initialized=bool(recorded["init_from"])
+    )
     run = PretrainedRun(run_dir, verdict, config.model, samples, rows)
     return pretraining_page(run)

@@ -304,8 +304,8 @@ def test_a_run_that_does_not_learn_is_reported_after_a_tenth(
     )
     for setting in (
         "--learning_rate=0.01,",
-        "--output_init_scale=0.41)",
-        "--depth_schedule=0:2,10:3)",
+        "--output_init_scale=0.41,",
+        "--depth_schedule=0:2,10:3.",
     ):
         assert setting in first
 

@@ -6,7 +6,7 @@ from albert_tf.config import PretrainConfig, override
 from albert_tf.jobs.pretraining_verdict import pretraining_verdict
 
 
-def verdict(words, order=None, **changes):
+def verdict(words, order=None, initialized=False, **changes):
     evaluation = {
         "masked_lm_accuracy": words,
         "most_frequent_token_accuracy": 0.07,
@@ -15,11 +15,16 @@ def verdict(words, order=None, **changes):
         evaluation["sentence_order_accuracy"] = order
         evaluation["majority_order_accuracy"] = 0.516
     config = override(PretrainConfig(), {"num_train_steps": 1500, **changes})
-    return pretraining_verdict(evaluation, config)
+    return pretraining_verdict(evaluation, config, initialized=initialized)
 
 
 def test_an_order_that_is_hardly_learned_does_not_pass_in_silence():
-    words, order, to_try = verdict(0.31, 0.546, position_init="normal")
+    words, order, to_try = verdict(
+        *(0.31, 0.546),
+        position_init="normal",
+        num_hidden_layers=2,
+        learning_rate=0.03,
+    )
     assert words == (
         "masked-LM accuracy 31.0%, against 7.0% for always predicting the "
         "most frequent token: learned in part."
@@ -29,8 +34,8 @@ def test_an_order_that_is_hardly_learned_does_not_pass_in_silence():
         "the more frequent order: hardly learned."
     )
     assert to_try == (
-        "To try: more steps than 1500, a lower --learning_rate, "
-        "--position_init=sinusoidal."
+        "To try: more steps than 1500, --learning_rate=0.01, "
+        "--position_init=sinusoidal --output_init_scale=0.5."
     )
 
 
@@ -53,6 +58,13 @@ def test_degrees(words, order, expected):
     assert len(lines) == len(expected) + (not is_above)
 
 
-def test_positions_that_are_sinusoidal_already():
-    *_, to_try = verdict(0.08, position_init="sinusoidal")
-    assert to_try == "To try: more steps than 1500, a lower --learning_rate."
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"position_init": "sinusoidal", "depth_schedule": "0:2,700:4"},
+        {"initialized": True, "num_hidden_layers": 2},
+    ],
+)
+def test_what_a_run_has_already_is_not_to_be_tried(changes):
+    *_, to_try = verdict(0.08, learning_rate=0.03, **changes)
+    assert to_try == "To try: more steps than 1500, --learning_rate=0.01."

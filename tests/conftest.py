@@ -1,6 +1,7 @@
 """Shared fixtures: two logical CPUs and tiny vocabularies."""
 
 import gc
+import os
 import random
 
 import pytest
@@ -76,10 +77,14 @@ def _separate_caches(tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_wait_for_other_jobs():
-    """Nobody else writes into the tests' buckets."""
+def _no_waiting():
+    """Nobody else writes into the tests' buckets, and files need outlive no test.
+
+    A tenth of the time was waiting for the disk.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(locks, "_SETTLING_SECONDS", 0.01)
+        patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
 

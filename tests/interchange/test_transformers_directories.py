@@ -322,6 +322,44 @@ def test_embeddings_that_were_rounded_up(saved_there):
     assert load_model_directory(again).tokenizer.vocab_size == 256
 
 
+@pytest.mark.parametrize(
+    ("settings", "has_segments"),
+    [
+        ({"backend": "tokenizers"}, False),
+        ({"backend": "tokenizers", "tokenizer_class": "BertTokenizer"}, True),
+        # transformers 4.
+        ({}, True),
+        ({"model_input_names": ["input_ids", "attention_mask"]}, False),
+        ({"model_input_names": ["input_ids", "token_type_ids"]}, True),
+    ],
+)
+def test_pairs_without_segments_in_transformers(
+    saved_there, settings, has_segments
+):
+    directory, model = saved_there("none", "classification")
+    path = pathlib.Path(directory, "tokenizer_config.json")
+    values = json.loads(path.read_text())
+    del values["model_input_names"]
+    path.write_text(json.dumps({**values, **settings}))
+    features = random_features(TINY, length=7)
+    inputs = {n: features[n] for n in ("input_ids", "segment_ids")}
+    loaded = load_model_directory(directory)
+    found = loaded.model(inputs)
+    if not has_segments:
+        inputs["segment_ids"] = np.zeros_like(inputs["segment_ids"])
+    assert_same(found, model(inputs))
+
+
+def test_pretrained_models_keep_their_segments(saved_there):
+    directory, model = saved_there("none", "pretraining")
+    edit_json(
+        directory, "tokenizer_config.json", model_input_names=["input_ids"]
+    )
+    assert_same(
+        values_of(load_model_directory(directory).model), values_of(model)
+    )
+
+
 def test_directories_with_models_inside(saved_there, tmp_path):
     """Trainer's checkpoints, the hub's cache, and adapters without a model."""
     model = pathlib.Path(saved_there("none", "none")[0])

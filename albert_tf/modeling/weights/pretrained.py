@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import keras
+import numpy as np
 
 from albert_tf.config import TASK_SETTINGS, ModelConfig, override, require
 from albert_tf.io import files, hub
@@ -46,6 +47,9 @@ Model = TypeVar("Model", bound=keras.Model)
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 _TOKENIZER_FILE = "tokenizer_config.json"
+# The input of transformers, and the weight that it selects from.
+_SEGMENT_IDS = "token_type_ids"
+_SEGMENTS = "albert.embeddings.token_type_embeddings.weight"
 _EMBEDDING = HEADS["sentence_embedding"]
 # A file may lack weights, but not most of them.
 _MAX_RATIO = 10
@@ -137,6 +141,7 @@ def read_model_files(directory: str) -> StoredModel:
     weights_file.refuse_pickle(directory)
     stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
     check_size(description.config, stored, path)
+    stored = _with_segments_of_tokenizer(stored, description, directory)
     description = _as_used_there(
         _as_stored(description, stored),
         directory,
@@ -207,6 +212,41 @@ def _as_stored(
     return dataclasses.replace(
         description, kinds=("AlbertModel",), head_options={}, ours=False
     )
+
+
+def _with_segments_of_tokenizer(
+    stored: StoredWeights, description: ModelDescription, directory: str
+) -> StoredWeights:
+    """Returns the weights, without segments where the model had none.
+
+    By default the tokenizer of ALBERT in transformers 5 gives the second text
+    of a pair the segment of the first. There a head has read pairs so; here
+    it does so where all segments have the embedding of the first.
+    """
+    path = os.path.join(directory, _TOKENIZER_FILE)
+    heads = [HEADS[name] for name in description.heads]
+    if not files.isfile(path) or all(head.is_pretrained for head in heads):
+        return stored
+    settings = read_json(path)
+    names = settings.get("model_input_names")
+    if names is None:
+        # Version 5 writes the backend, and none of its classes' defaults.
+        has_segments = (
+            "backend" not in settings
+            or settings.get("tokenizer_class") == "BertTokenizer"
+        )
+    else:
+        has_segments = isinstance(names, list) and _SEGMENT_IDS in names
+    if has_segments:
+        return stored
+
+    def read(name: str) -> np.ndarray:
+        value = stored.read(name)
+        if name == _SEGMENTS:
+            value = np.repeat(value[:1], len(value), axis=0)
+        return value
+
+    return dataclasses.replace(stored, read=read)
 
 
 def _as_used_there(

@@ -33,6 +33,10 @@ _PLAIN = {
     "rank_pattern": {},
     "alpha_pattern": {},
 }
+# First values of adapters with which PEFT leaves the adapted weights as they
+# are. Others, such as "pissa", take them off the weights.
+_INITIAL = (None, True, False, "gaussian", "eva", "orthogonal", "mica")
+_MERGE = "open the model that PEFT makes with merge_and_unload()."
 
 
 def add_adapters(
@@ -198,8 +202,19 @@ def _checked_size(config: Any, path: str) -> tuple[int, float]:
         require(
             (config.get(name) or value) == value,
             f"{path}: {name}={shown(config.get(name))}; only adapters with "
-            f"{name}={shown(value)} are read.",
+            f"{name}={shown(value)} are read. Of most others, {_MERGE}",
         )
+    initial = config.get("init_lora_weights")
+    require(
+        initial in _INITIAL,
+        f"{path}: with init_lora_weights={shown(initial)} the model's own "
+        f"weights were changed too; {_MERGE}",
+    )
+    require(
+        not config.get("alora_invocation_tokens"),
+        f"{path}: alora_invocation_tokens is set; adapters are read that "
+        "count for every token.",
+    )
     rank, alpha = config.get("r"), config.get("lora_alpha")
     is_by_root = config.get("use_rslora")
     require(

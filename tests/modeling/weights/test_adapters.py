@@ -100,6 +100,12 @@ def test_nothing_that_was_trained_is_lost(tmp_path):
     ("changes", "message"),
     [
         ({"use_dora": True}, "use_dora=True; only adapters with use_dora=Fal"),
+        (
+            {"peft_type": "IA3"},
+            r"'LORA' are read.*with merge_and_unload\(\)\.$",
+        ),
+        ({"init_lora_weights": "pissa"}, "^.*='pissa' the model's own weights"),
+        ({"alora_invocation_tokens": [5]}, "adapters are read that count for"),
         ({"r": 3}, "^.*adapter_model.safetensors does not fit the model: enc"),
         ({"r": "2"}, "r='2' and lora_alpha=6 must be a whole number"),
     ],

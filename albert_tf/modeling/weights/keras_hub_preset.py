@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from albert_tf.config import ModelConfig, UserError, from_dict, require, shown
+from albert_tf.config import (
+    ModelConfig,
+    UserError,
+    from_dict,
+    lookup,
+    require,
+    shown,
+)
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json
 from albert_tf.modeling.weights.config_json import ModelDescription
@@ -67,9 +74,12 @@ _HEADS = {
         "masked_lm_head/_intermediate_layer_norm": "predictions.LayerNorm",
     },
 }
-_KINDS = {
-    "AlbertTextClassifier": "AlbertForClassification",
-    "AlbertMaskedLM": "AlbertForMaskedLM",
+_TASKS = tuple(_HEADS)
+# Models of several classes by the activation of a classifier's outputs. The
+# labels of "sigmoid" are independent of each other.
+_ACTIVATIONS = {
+    **dict.fromkeys(("linear", "softmax"), "AlbertForClassification"),
+    "sigmoid": "AlbertForMultiLabelClassification",
 }
 
 
@@ -112,15 +122,18 @@ def read_preset(
         },
         path,
     )
-    task = _task_of(directory)
+    task, kind = _task_of(directory)
     places = dict(_places(directory, config, task))
     labels = None
     if task == "AlbertTextClassifier":
         rows = places["classifier.weight"].shape[0]
-        labels = [f"LABEL_{n}" for n in range(rows)]
+        if rows == 1 and kind == "AlbertForClassification":
+            kind = "AlbertForRegression"
+        else:
+            labels = [f"LABEL_{n}" for n in range(rows)]
     return (
         ModelDescription(
-            kinds=(_KINDS.get(task, "AlbertModel"),),
+            kinds=(kind,),
             config=config,
             max_seq_length=_length(directory, config),
             labels=labels,
@@ -135,18 +148,25 @@ def read_preset(
     )
 
 
-def _task_of(directory: str) -> str:
-    """Returns the class of a preset's task, empty for the backbone alone."""
+def _task_of(directory: str) -> tuple[str, str]:
+    """Returns a preset's task, empty for a backbone alone, and model class."""
     path = os.path.join(directory, _TASK_FILE)
     if not files.isfile(path):
-        return ""
-    name = str(read_json(path).get("class_name"))
+        return "", "AlbertModel"
+    values = read_json(path)
+    task = str(values.get("class_name"))
     require(
-        name in _KINDS,
-        f"{path}: class_name is {shown(name)}; only {' and '.join(_KINDS)} can "
+        task in _TASKS,
+        f"{path}: class_name is {shown(task)}; only {' and '.join(_TASKS)} can "
         "be read.",
     )
-    return name
+    if task == "AlbertMaskedLM":
+        return task, "AlbertForMaskedLM"
+    settings: Any = values.get("config")
+    name = "linear"
+    if isinstance(settings, dict):
+        name = settings.get("activation") or name
+    return task, lookup(_ACTIVATIONS, str(name), f"{path}: activation")
 
 
 def _length(directory: str, config: ModelConfig) -> int:
@@ -225,21 +245,30 @@ def _array(file: h5py.File, name: str, path: str) -> h5py.Dataset:
         and found.file == file
         and found.external is None
         and not found.is_virtual
-        and found.dtype.kind == "f"
+        and (found.dtype.kind == "f" or _is_bfloat16(found))
         and found.size > 0
         and found.id.get_storage_size() == found.nbytes
     )
     require(
         is_plain,
         f"{path} has no array of floating-point numbers {name}, as KerasHub "
-        "0.32 saves it.",
+        "0.32 saves it of a model that is not quantized.",
     )
     return found
 
 
+def _is_bfloat16(array: h5py.Dataset) -> bool:
+    """Returns whether an array holds the bits of a type that HDF5 lacks."""
+    return array.dtype == "V2" and array.attrs.get("dtype") == "bfloat16"
+
+
 def _read(place: _Place) -> np.ndarray:
     with _opened(place.path) as file:
-        value = to_float32(_array(file, place.name, place.path)[()])
+        array = _array(file, place.name, place.path)
+        stored = array[()]
+        if _is_bfloat16(array):
+            stored = stored.view("<u2")
+        value = to_float32(stored)
     if place.is_transposed:
         return value.reshape(place.shape[::-1]).T
     return value.reshape(place.shape)

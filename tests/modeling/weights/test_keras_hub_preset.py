@@ -68,6 +68,44 @@ def test_outputs_are_those_of_keras_hub(preset, task, kind, output, bound):
     np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize(
+    ("activation", "rows", "kind"),
+    [
+        (None, 3, "AlbertForClassification"),
+        ("softmax", 3, "AlbertForClassification"),
+        ("linear", 1, "AlbertForRegression"),
+        ("sigmoid", 3, "AlbertForMultiLabelClassification"),
+        ("sigmoid", 1, "AlbertForMultiLabelClassification"),
+    ],
+)
+def test_the_activation_decides_the_kind_of_classes(
+    preset, activation, rows, kind
+):
+    directory = preset("classifier")
+    edited("task.json", {"config": {"activation": activation}})(directory)
+    with h5py.File(directory / "task.weights.h5", "a") as file:
+        for name in ("layers/dense/vars/0", "layers/dense/vars/1"):
+            value = file[name][..., :rows]
+            del file[name]
+            file[name] = value
+    loaded = load_model_directory(str(directory))
+    assert type(loaded.model).__name__ == kind
+    labels = [f"LABEL_{n}" for n in range(rows)]
+    assert loaded.labels == (None if "Regression" in kind else labels)
+
+
+def test_bfloat16_as_keras_stores_it(preset):
+    directory = preset()
+    with h5py.File(directory / "model.weights.h5", "a") as file:
+        bits = file[KERNEL][()].view("<u4") >> 16
+        del file[KERNEL]
+        file[KERNEL] = bits.astype("<u2").view("V2")
+        file[KERNEL].attrs["dtype"] = "bfloat16"
+    stored = find_initial_weights(str(directory)).weights
+    found = stored.read("albert.encoder.embedding_hidden_mapping_in.weight")
+    np.testing.assert_array_equal(found.T, (bits << 16).view("f4"))
+
+
 def test_a_preprocessor_says_where_texts_are_cut(preset):
     directory = preset()
     path = directory / "preprocessor.json"
@@ -130,6 +168,10 @@ def elsewhere(file):
         (
             edited("task.json", {"class_name": "AlbertOther"}),
             "class_name is 'AlbertOther'; only AlbertTextClassifier and Albe",
+        ),
+        (
+            edited("task.json", {"config": {"activation": "tanh"}}),
+            "activation='tanh' is not one of linear, softmax, sigmoid",
         ),
         *(
             (replaced(make), "has no array of floating-point numbers layers/")

@@ -67,6 +67,31 @@ def test_modules_decide_on_the_vector(encoder, pooling, others, expected):
     assert_same(values_of(model), values_of(built("none")))
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"default_prompt_name": None, "truncate_dim": None}, None),
+        ({"default_prompt_name": "document"}, None),
+        (
+            {"default_prompt_name": "query"},
+            "the prompt 'query: ' is put before every text there; put it befo",
+        ),
+        ({"truncate_dim": 8}, "truncate_dim=8 cuts vectors there; let it be"),
+    ],
+)
+def test_settings_that_change_vectors(encoder, settings, message):
+    written_there(encoder, {"pooling_mode": "mean"})
+    prompts = {"query": "query: ", "document": ""}
+    pathlib.Path(encoder, "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": prompts, **settings})
+    )
+    if message:
+        with pytest.raises(UserError, match=message):
+            load_model_directory(encoder)
+        return
+    load_model_directory(encoder)
+
+
 @pytest.mark.parametrize("length", ["any", "unit"])
 @pytest.mark.parametrize("pooling", ["first", "mean", "mean_max"])
 def test_they_are_written_with_embeddings(

@@ -14,11 +14,15 @@ from albert_tf.io.json_files import parse_json, read_json, write_json
 
 MODULES_FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
+_SETTINGS_FILE = "config_sentence_transformers.json"
 _POOLING_DIRECTORY = "1_Pooling"
 # What `write_modules` writes, and what is read.
 FILES = (MODULES_FILE, LENGTH_FILE, _POOLING_DIRECTORY)
 _KINDS = ("Transformer", "Pooling", "Normalize")
-HUB_FILES = (MODULES_FILE, LENGTH_FILE, "*_Pooling/config.json")
+HUB_FILES = (
+    *(MODULES_FILE, LENGTH_FILE, _SETTINGS_FILE),
+    "*_Pooling/config.json",
+)
 _MAX_BYTES = 1 << 16
 
 # Rows of EMBEDDINGS by the library's names of them.
@@ -38,7 +42,8 @@ def read_modules(directory: str) -> dict[str, str]:
     """Returns the options of SentenceEmbeddingHead; none without the file.
 
     Raises:
-        UserError: for other modules and poolings.
+        UserError: for other modules and poolings, and for settings with which
+            the library makes another vector of the same text.
     """
     path = os.path.join(directory, MODULES_FILE)
     if not files.isfile(path):
@@ -69,8 +74,28 @@ def read_modules(directory: str) -> dict[str, str]:
         f"{path}: the pooling {shown(mode)} is none of cls, mean and "
         f"['mean', 'max']; {advice}.",
     )
+    _check_settings(os.path.join(directory, _SETTINGS_FILE))
     options = {"pooling": known[0]}
     return options | ({"length": "unit"} if kinds == _KINDS else {})
+
+
+def _check_settings(path: str) -> None:
+    """Raises UserError for a default prompt, and vectors that are cut."""
+    settings = read_json(path) if files.isfile(path) else {}
+    name, prompts = settings.get("default_prompt_name"), settings.get("prompts")
+    prompt = prompts.get(name) if isinstance(prompts, dict) else None
+    require(
+        not prompt,
+        f"{path}: the prompt {shown(prompt)} is put before every text there; "
+        "put it before your texts yourself, and let default_prompt_name be "
+        "null.",
+    )
+    size = settings.get("truncate_dim")
+    require(
+        size is None,
+        f"{path}: truncate_dim={shown(size)} cuts vectors there; let it be "
+        "null, and cut them yourself.",
+    )
 
 
 def _modules(path: str) -> Any:

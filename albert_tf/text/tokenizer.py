@@ -46,6 +46,8 @@ HUB_FILES = (
 )
 # The SentencePiece model of a preset, beside a tokenizer.json of Keras.
 _KERAS_HUB_FILE = "assets/tokenizer/vocabulary.spm"
+# Those of transformers that run a tokenizer.json as it is.
+_GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # Looked for where no file has our name; the first pattern that fits decides.
 _OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,), ("*.vocab",))
 
@@ -76,6 +78,12 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     directory = path if files.isdir(path) else os.path.dirname(path)
     config_path = os.path.join(directory, CONFIG_FILE)
     config = read_json(config_path) if files.exists(config_path) else {}
+    require(
+        config.get("truncation_side") != "left",
+        f"{config_path}: truncation_side=left cuts the beginnings of long "
+        "texts; here their ends are cut, as with right. Change it there if "
+        "that is what you want.",
+    )
     added = None
     if files.isdir(path):
         path = os.path.join(path, _vocabulary_file(path, config))
@@ -83,7 +91,9 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     vocabulary: Any
     settings: dict[str, bool] = {}
     if os.path.basename(path) == JSON_FILE:
-        model, vocabulary, settings, added = read_tokenizer_json(path)
+        model, vocabulary, settings, added = read_tokenizer_json(
+            path, is_run=config.get("tokenizer_class") in _GENERIC_CLASSES
+        )
         if model == "WordPiece":
             kind = WordPieceTokenizer
     elif path.endswith(".txt"):

@@ -257,7 +257,7 @@ def _tokenizer_json(
         ],
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre_tokenizers},
-        "post_processor": _post_processor(specials),
+        "post_processor": post_processor(specials),
         "decoder": decoder,
         "model": model,
     }
@@ -326,7 +326,7 @@ _REPLACE_VERSION_DEPENDENT = replacement(
 _LOWERCASE = {"type": "Lowercase"}
 
 
-def _post_processor(specials: dict[str, int]) -> dict[str, Any]:
+def post_processor(specials: dict[str, int]) -> dict[str, Any]:
     """Returns [CLS] A [SEP] and [CLS] A [SEP] B [SEP], B in segment 1."""
 
     def item(name: str, segment: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ scores of BPE follow from the ids, which SentencePiece's trainer gives in order.
 import base64
 import json
 import re
+from collections import Counter
 from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
@@ -32,12 +33,15 @@ from albert_tf.text.tokenizer_json import (
     ends_in_digit_comma,
     merges_of,
     normalizers_of,
+    post_processor,
     replacement,
     word_normalizers_of,
 )
 
 # The piece of a byte, for characters that are no pieces.
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
+
+_ONE_SPACE = replacement("Regex", " {2,}", " ")
 
 # About the largest number that a SentencePiece model can hold.
 _MAX_FLOAT32 = 3e38
@@ -46,12 +50,14 @@ Settings = dict[str, bool]
 
 
 def read_tokenizer_json(
-    path: str,
+    path: str, *, is_run: bool = False
 ) -> tuple[str, Any, Settings, list[AddedToken]]:
     """Returns the type of the model, its vocabulary, clean-up and added tokens.
 
     The vocabulary of a "Unigram" or "BPE" is a SentencePiece model, that of a
-    "WordPiece" the pieces in the order of their ids.
+    "WordPiece" the pieces in the order of their ids. `is_run`: whether
+    transformers runs the file as it is. Its other classes put [CLS] and [SEP]
+    around a text whatever the file says.
 
     Raises:
         UserError: for any other kind of tokenizer, another clean-up or
@@ -60,6 +66,8 @@ def read_tokenizer_json(
     """
     values = read_json(path)
     try:
+        if is_run or values.get("post_processor") is not None:
+            _check_frame(values.get("post_processor"))
         return _parsed(values)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
@@ -123,6 +131,20 @@ def _added_tokens(values: dict[str, Any]) -> list[AddedToken]:
     ]
 
 
+def _check_frame(processor: Any) -> None:
+    """Raises UserError where texts and pairs are framed in another way."""
+    ours = post_processor({"[CLS]": 0, "[SEP]": 0})
+    parts = processor or {}
+    is_ours = all(parts.get(n) == ours[n] for n in ("type", "single", "pair"))
+    if parts.get("type") == "BertProcessing":
+        is_ours = [parts[n][0] for n in ("cls", "sep")] == ["[CLS]", "[SEP]"]
+    _require_ours(
+        is_ours,
+        f"the post_processor {shown(processor)} does not make [CLS] A [SEP] "
+        "and [CLS] A [SEP] B [SEP], B and what follows of type_id 1",
+    )
+
+
 def _check_space_marks(values: dict[str, Any]) -> None:
     """Raises UserError where not every word gets SentencePiece's mark."""
     steps = _flat_steps(values.get("pre_tokenizer"), "pretokenizers")
@@ -138,6 +160,12 @@ def _check_space_marks(values: dict[str, Any]) -> None:
         ),
         f"the pre_tokenizer {shown(values.get('pre_tokenizer'))} is not that "
         "of an ALBERT tokenizer, a mark before every word",
+    )
+    cleaned = _flat_steps(values.get("normalizer"), "normalizers")
+    require(
+        len(steps) > len(marks) or _ONE_SPACE in cleaned,
+        "several spaces have several ids with this pre_tokenizer, and one "
+        "here; put WhitespaceSplit before Metaspace.",
     )
 
 
@@ -290,6 +318,14 @@ def scored_pieces(vocab: Any) -> list[tuple[str, float]]:
             case [str(), int() | float() as score] if abs(score) < _MAX_FLOAT32:
                 continue
         raise UserError(f"piece {number} is not a pair of a text and a score.")
+    counts = Counter(piece for piece, _ in vocab)
+    repeated = [piece for piece, count in counts.items() if count > 1]
+    require(
+        not repeated,
+        f"the pieces {shown(repeated)} have two ids each, as "
+        "train_new_from_iterator leaves symbols of the vocabulary before; "
+        "train one with train_vocab.",
+    )
     return [(piece, float(score)) for piece, score in vocab]
 
 
@@ -309,7 +345,7 @@ def _checked_normalizers(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
         known += [
             *normalizers_of(b"", **uncased),
             {"type": "Strip", "strip_left": True, "strip_right": True},
-            replacement("Regex", " {2,}", " "),
+            _ONE_SPACE,
         ]
     steps = _flat_steps(values.get("normalizer"), "normalizers")
     for step in steps:

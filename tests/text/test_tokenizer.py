@@ -188,6 +188,7 @@ def test_faulty_pieces_and_scores(tmp_path, content, message):
             "expected do_lower_case to be true or false, got 1",
         ),
         ({"strip_accents": 0}, "expected strip_accents .* got 0"),
+        ({"truncation_side": "left"}, "cuts the beginnings of long texts"),
     ],
 )
 def test_bad_settings(wordpiece_tokenizer, tmp_path, config, expected):

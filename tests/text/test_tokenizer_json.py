@@ -229,6 +229,16 @@ def nested(*steps):
         ),
         (
             "tiny",
+            {"pre_tokenizer": {"type": "Metaspace"}},
+            "several spaces have several ids .* put WhitespaceSplit before",
+        ),
+        (
+            "tiny",
+            {"post_processor": {"type": "ByteLevel"}},
+            r"the post_processor .*ByteLevel.* does not make \[CLS\] A \[SEP\]",
+        ),
+        (
+            "tiny",
             {"added_tokens": [{"content": "<new>", "id": 201}]},
             "the added token '<new>' has the id 201; expected 200, the next o",
         ),
@@ -276,3 +286,47 @@ def test_special_pieces_need_no_added_tokens(tiny_tokenizer, tmp_path):
     rewrite(directory, {"added_tokens": []})
     text = "the [SEP] of <pad>"
     assert load_tokenizer(directory).encode(text) == tiny_tokenizer.encode(text)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "is_read"),
+    [("PreTrainedTokenizerFast", False), ("AlbertTokenizer", True)],
+)
+def test_a_file_that_frames_no_texts(
+    tiny_tokenizer, tmp_path, class_name, is_read
+):
+    directory = resaved(tiny_tokenizer, tmp_path)
+    rewrite(directory, {"post_processor": None})
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": class_name})
+    )
+    if is_read:
+        assert load_tokenizer(directory)
+        return
+    with pytest.raises(UserError, match=r"post_processor None does not make"):
+        load_tokenizer(directory)
+
+
+def test_bert_processing_frames_as_here(tiny_tokenizer, tmp_path):
+    directory = resaved(tiny_tokenizer, tmp_path)
+    names = {"sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+    for cls, fits in (("[CLS]", True), ("<s>", False)):
+        names["cls"] = [cls, 2]
+        rewrite(
+            directory, {"post_processor": {"type": "BertProcessing", **names}}
+        )
+        if fits:
+            assert load_tokenizer(directory)
+            continue
+        with pytest.raises(UserError, match="does not make"):
+            load_tokenizer(directory)
+
+
+def test_repeated_pieces(tiny_tokenizer, tmp_path):
+    directory = resaved(tiny_tokenizer, tmp_path)
+    path = directory / "tokenizer.json"
+    vocab = json.loads(path.read_text())["model"]["vocab"]
+    vocab[7] = vocab[9]
+    rewrite(directory, {"model": {"vocab": vocab}})
+    with pytest.raises(UserError, match="have two ids each, as train_new_from"):
+        load_tokenizer(directory)

@@ -78,7 +78,7 @@ def _separate_caches(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_waiting():
-    """Nobody else writes into the tests' buckets, and files need outlive no test.
+    """Nobody else writes into the buckets, and no file need outlive a test.
 
     A tenth of the time was waiting for the disk.
     """

@@ -64,9 +64,12 @@ _PICKLE = (
     "opened here"
 )
 _NOT_READ = "is not read here, only model.safetensors is"
+# Such as those of a variant, model.fp16.safetensors.
+_RENAMED = "is not read under this name, only model.safetensors is"
 # Endings of names: why such a file is not read, and the option with which
 # transformers reads it.
 _FOREIGN = {
+    ".safetensors": (_RENAMED, ""),
     **dict.fromkeys((".bin", ".pt", ".pth", ".pkl"), (_PICKLE, "")),
     ".h5": (_NOT_READ, ", from_tf=True"),
     ".msgpack": (_NOT_READ, ", from_flax=True"),
@@ -193,20 +196,29 @@ def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
 
 
 def refuse_pickle(directory: str) -> None:
-    """Raises UserError where weights exist in unsupported formats only.
+    """Raises UserError where weights are not in a file that is read.
 
-    Without a model.safetensors, pytorch_model.bin or an index: another pickle,
-    or TensorFlow's or Flax' format. None is opened; the message has the command
-    that converts it.
+    Without a model.safetensors, pytorch_model.bin or an index: a safetensors
+    file of another name, another pickle, or TensorFlow's or Flax' format. None
+    is opened; the message says what to do.
     """
     names = files.listdir(directory) if files.isdir(directory) else []
-    if foreign := foreign_weights(names):
+    foreign = foreign_weights(names)
+    if foreign is None:
+        return
+    fault = f"{os.path.join(directory, foreign.name)} {foreign.fault}."
+    if foreign.fault == _RENAMED:
+        raise UserError(f"{fault} Rename it if it holds the model's weights.")
+    if foreign.fault == _PICKLE:
         raise UserError(
-            f"{os.path.join(directory, foreign.name)} {foreign.fault}. If you "
-            "trust it, "
-            f"{_RESAVE.format(foreign.option, shlex.quote(str(directory)))} in "
-            "an environment with torch and transformers 4 writes that."
+            f"{fault} If it holds a state_dict, rename it to "
+            "pytorch_model.bin, of which the tensors alone are read."
         )
+    raise UserError(
+        f"{fault} If you trust it, "
+        f"{_RESAVE.format(foreign.option, shlex.quote(str(directory)))} in "
+        "an environment with torch and transformers 4 writes that."
+    )
 
 
 def foreign_weights(names: Sequence[str]) -> Foreign | None:
@@ -314,9 +326,16 @@ def _unreadable(path: str, reason: str) -> UserError:
     # The reason may quote the file: keep it to one short line.
     shown = reason.encode("unicode_escape").decode("ascii")
     shown = shown if len(shown) <= 300 else shown[:300] + "..."
-    kind = "file of torch" if path.endswith(".bin") else "safetensors file"
-    return UserError(f"{path} is not a readable {kind}: {shown}.")
+    if path.endswith(".bin"):
+        return UserError(
+            f"{path} is not a readable file of torch: {shown}. "
+            "torch.save(model.state_dict(), name) writes one."
+        )
+    return UserError(f"{path} is not a readable safetensors file: {shown}.")
 
 
 def _untied(path: str, name: str, original: str) -> UserError:
-    return UserError(f"{path}: {name} differs from {original}.")
+    return UserError(
+        f"{path}: {name} differs from {original}; only models with "
+        "tie_word_embeddings are read, in which they are one."
+    )

@@ -284,12 +284,22 @@ def test_pickles_are_never_opened(tmp_path, names):
     text = str(raised.value)
     assert "\n" not in text
     assert text.startswith(f"{tmp_path}/{names[0]} is a pickle, which can run")
+    assert "state_dict, rename it to pytorch_model.bin, of which" in text
+
+
+def test_safetensors_of_another_name(tmp_path):
+    for name in ("model.fp16.safetensors", "training_args.bin"):
+        (tmp_path / name).touch()
+    with pytest.raises(
+        UserError,
+        match=r"fp16\.safetensors is not read under this name, .* Rename it",
+    ):
+        refuse_pickle(str(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("name", "message", "option"),
     [
-        ("model.pt", "If you trust it", "(d)"),
         ("tf_model.h5", "transformers 4", "(d, from_tf=True)"),
         ("flax_model.msgpack", "transformers 4", "(d, from_flax=True)"),
     ],

@@ -58,6 +58,9 @@ def checked_features(
     _check_names(features, needed, known)
     features = _with_defaults(features, needed)
     _check_shapes(features)
+    if config.type_vocab_size == 1:
+        # Both texts of a pair are in the only segment.
+        features["segment_ids"] = ops.zeros_like(features["segment_ids"])
     ids = features["input_ids"] = _checked_length(features["input_ids"], config)
     limits = {
         "input_ids": (config.vocab_size, "vocab_size"),

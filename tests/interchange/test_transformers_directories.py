@@ -31,6 +31,7 @@ from albert_tf.modeling.models import (
     AlbertModel,
 )
 from albert_tf.modeling.weights.pretrained import initialize
+from albert_tf.prediction.predictor import Predictor
 from albert_tf.text.tokenizer import load_tokenizer
 
 WEIGHTS = "model.safetensors"
@@ -350,6 +351,27 @@ def test_pairs_without_segments_in_transformers(
     assert_same(found, model(inputs))
 
 
+def test_a_model_of_one_segment_reads_pairs(saved_there):
+    directory, model = saved_there("none", "classification", type_vocab_size=1)
+    (found,) = Predictor(directory).classify([("the house", "of wood")])
+    features = load_tokenizer(directory)([("the house", "of wood")])
+    features["segment_ids"] *= 0
+    logits = np.asarray(model(features)["logits"], "float64")[0]
+    expected = np.exp(logits) / np.exp(logits).sum()
+    np.testing.assert_allclose(
+        list(found.probabilities.values()), expected, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("rate", [0.2, None])
+def test_a_rate_of_dropout_that_is_null(saved_there, rate):
+    directory, _ = saved_there("none", "token_classification")
+    changes = {"hidden_dropout_prob": 0.3, "classifier_dropout_prob": rate}
+    edit_json(directory, "config.json", **changes)
+    config = load_model_directory(directory).model.config
+    assert config.classifier_dropout_prob == (rate or 0.3)
+
+
 def test_pretrained_models_keep_their_segments(saved_there):
     directory, model = saved_there("none", "pretraining")
     edit_json(
@@ -373,7 +395,11 @@ def test_directories_with_models_inside(saved_there, tmp_path):
     lora = tmp_path / "lora"
     lora.mkdir()
     (lora / "adapter_config.json").touch()
+    both = tmp_path / "both"
+    shutil.copytree(model, both)
+    (both / "adapter_config.json").touch()
     for directory, message in (
+        (both, "holds adapters beside the model, which transformers adds"),
         (place, "2 of its directories have; name one .*/checkpoint-10"),
         (cached.parents[1], "1 of its directories have; .*/snapshots/1f3c"),
         (lora, "holds adapters of a model, not the model"),

@@ -286,6 +286,11 @@ def _config_from_json(values: dict, own: dict, path: str) -> ModelConfig:
     require_architecture(values, path)
     known = [name for name in setting_fields(ModelConfig) if name != "pooling"]
     changes = {name: values[name] for name in known if name in values}
+    if changes.get("classifier_dropout_prob", 0.0) is None:
+        # There the rate of the hidden states counts in its place.
+        changes["classifier_dropout_prob"] = changes.get(
+            "hidden_dropout_prob", 0.0
+        )
     act = str(changes.get("hidden_act", "gelu_new"))
     changes["hidden_act"] = lookup(_ACTIVATIONS, act, f"{path}: hidden_act")
     config = from_dict(ModelConfig, changes, path)

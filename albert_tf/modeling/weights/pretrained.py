@@ -157,11 +157,18 @@ def check_contents(directory: str) -> None:
     A directory of models, such as the checkpoints of transformers' Trainer or
     the snapshots in the cache of the hub, and one of adapters.
     """
-    if files.isfile(os.path.join(directory, CONFIG_FILE)):
-        return
     adapters_file = os.path.join(directory, adapters.CONFIG_FILE)
+    has_adapters = files.isfile(adapters_file)
+    if files.isfile(os.path.join(directory, CONFIG_FILE)):
+        require(
+            not has_adapters,
+            f"{directory} holds adapters beside the model, which transformers "
+            "adds to it; move them and their adapter_config.json into a "
+            "directory of their own (in Python load_adapters adds them).",
+        )
+        return
     require(
-        not files.isfile(adapters_file),
+        not has_adapters,
         f"{directory} holds adapters of a model, not the model: in Python "
         "from_pretrained opens it, and load_adapters adds them.",
     )

@@ -58,13 +58,11 @@ def checked_features(
     _check_names(features, needed, known)
     features = _with_defaults(features, needed)
     _check_shapes(features)
-    if config.type_vocab_size == 1:
-        # Both texts of a pair are in the only segment.
-        features["segment_ids"] = ops.zeros_like(features["segment_ids"])
     ids = features["input_ids"] = _checked_length(features["input_ids"], config)
     limits = {
         "input_ids": (config.vocab_size, "vocab_size"),
-        "segment_ids": (config.type_vocab_size, "type_vocab_size"),
+        # Of a pair there are two, with a single embedding too.
+        "segment_ids": (max(config.type_vocab_size, 2), "type_vocab_size"),
     }
     for name in positions:
         limits[name] = (ops.shape(ids)[-1], "sequence length")

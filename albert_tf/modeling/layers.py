@@ -222,6 +222,8 @@ class Embeddings(ConfiguredLayer):
         """Returns `[batch, seq, E]` for ids `[batch, seq]`."""
         length = ops.shape(input_ids)[1]
         words = ops.take(self.word_embeddings, input_ids, axis=0)
+        if self.config.type_vocab_size == 1:
+            segment_ids = ops.zeros_like(segment_ids)
         # A product with the one-hot rows: for two segments cheaper than a
         # gather, whose gradient would be a scatter.
         segments = ops.matmul(

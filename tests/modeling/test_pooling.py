@@ -303,3 +303,17 @@ def test_a_frozen_encoder_leaves_the_classifier():
     model.encoder.trainable = False
     shapes = [tuple(v.shape) for v in model.trainable_variables]
     assert shapes == [(2 * SMALL.hidden_size, 2), (2,)]
+
+
+def test_a_pooling_of_pairs_knows_them_in_one_segment():
+    config = override(SMALL, {"type_vocab_size": 1, "pooling": "pair_mean"})
+    model = AlbertForClassification(config, 2)
+    ids = np.array([[2, 5, 3, 6, 3]])
+    both, first = (
+        model({"input_ids": ids, "segment_ids": np.array([segments])})
+        for segments in ([0, 0, 0, 1, 1], [0] * 5)
+    )
+    np.testing.assert_array_equal(
+        both["sequence_output"], first["sequence_output"]
+    )
+    assert not np.allclose(both["logits"], first["logits"])

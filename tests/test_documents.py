@@ -55,7 +55,7 @@ SMALLER = {
     "max_seq_length": 32,
     "eval_fraction": 0.3,
     "num_runs": 2,
-    # Others would import TensorFlow; test_workers.py has them.
+    # Others would start for seconds; test_resumed_builds.py has them.
     "workers": 1,
 }
 STEPS = ["--num_train_steps=1", "--train_batch_size=4"]

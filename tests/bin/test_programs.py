@@ -17,12 +17,19 @@ from pretraining_runs import flags_of
 from program_runner import run_program
 from training_fixtures import write_task
 
-from albert_tf.config import FinetuneConfig, ModelConfig, override, to_dict
+from albert_tf.config import (
+    FinetuneConfig,
+    ModelConfig,
+    UserError,
+    override,
+    to_dict,
+)
 from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.base import Prediction
 from albert_tf.tasks.recipes import RECIPES, with_recipe
 from bin import command_line, evaluate, finetune, tasks
+from data_prep.pretraining import pretraining_data
 
 
 def program(command, stdin=""):
@@ -325,6 +332,19 @@ def test_mistakes(tmp_path, command, message):
     line = refused(command.format(t=tmp_path))
     assert re.search(message.replace("{t}", str(tmp_path)), line), line
     assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_shards_are_built_by_as_many_workers_as_are_wanted(monkeypatch):
+    given = {}
+
+    def build(*_, workers, **others):
+        given["workers"] = workers
+        raise UserError("enough")
+
+    monkeypatch.setattr(pretraining_data, "build_pretraining_data", build)
+    flags = ("--input=a", "--tokenizer=b", "--output_dir=c", "--workers=3")
+    assert run_program("build_pretraining_data", *flags).error
+    assert given == {"workers": 3}
 
 
 def test_text_that_changes_before_a_vocabulary_is_trained(

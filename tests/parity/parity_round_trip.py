@@ -378,3 +378,31 @@ def test_trained_there(saved, tmp_path, record_difference, source, job):
                 difference(found[our_name], expected[their_name]),
                 BOUND,
             )
+
+
+def test_pairs_by_the_tokenizer_of_its_own(
+    saved, tmp_path, tiny_directory, record_difference
+):
+    """Without our file it gives both texts of a pair the first segment."""
+    _, directory = saved("AlbertForClassification")
+    target = tmp_path / "theirs"
+    theirs = transformers.AlbertForSequenceClassification.from_pretrained(
+        directory
+    ).eval()
+    theirs.save_pretrained(target)
+    shutil.copy(tiny_directory / "spiece.model", target)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(target)
+    pathlib.Path(target, "spiece.model").unlink()
+    tokenizer.save_pretrained(target)
+    with torch.no_grad():
+        logits = theirs(
+            **tokenizer("the house", "of wood", return_tensors="pt")
+        ).logits
+    expected = torch.softmax(logits[0], dim=-1)
+    (found,) = Predictor(str(target)).classify([("the house", "of wood")])
+    record_difference(
+        "transformers' own tokenizer",
+        "probabilities of a pair",
+        difference(list(found.probabilities.values()), expected),
+        BOUND,
+    )

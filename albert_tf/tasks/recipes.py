@@ -19,7 +19,7 @@ PAPER_WIDTH = 768
 # rate.
 FEW_EXAMPLES = 20_000
 _MANY_RATE, _FEW_RATE, _FEW_TEXTS_RATE = 1e-4, 3e-4, 5e-4
-# The width up to which models take the rates for few examples; wider ones, in
+# The width of models that take the rates for few examples; wider ones, in
 # proportion, take less.
 _NARROW = 128
 _BATCH_SIZE = 32
@@ -68,7 +68,9 @@ def _fitting(
     rate = _MANY_RATE
     if few:
         rate = _FEW_TEXTS_RATE if is_text and not is_pair else _FEW_RATE
-        rate *= min(_NARROW / width, 1.0)
+        # Beyond it the states of a model that was pretrained for longer are
+        # lost in the first steps.
+        rate = min(rate * _NARROW / width, _FEW_RATE)
     settings: dict[str, Any] = {
         "learning_rate": float(f"{rate:.2g}"),
         "num_train_epochs": 5.0 if few else 3.0,

@@ -62,14 +62,14 @@ def test_many_examples_are_seen_less_often():
 
 def test_single_texts_take_a_higher_rate_than_pairs():
     single, pair = (
-        recipe("auto", "SST-2", example=e).settings["learning_rate"]
+        recipe("auto", "SST-2", 256, example=e).settings["learning_rate"]
         for e in (TEXT, PAIR)
     )
     assert single > pair
 
 
 @pytest.mark.parametrize(
-    ("width", "rate"), [(64, 5e-4), (128, 5e-4), (256, 2.5e-4), (384, 1.7e-4)]
+    ("width", "rate"), [(64, 3e-4), (128, 3e-4), (256, 2.5e-4), (384, 1.7e-4)]
 )
 def test_wider_models_take_lower_rates(width, rate):
     found = recipe("auto", "SST-2", width, example=TEXT)

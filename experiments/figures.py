@@ -21,10 +21,14 @@ def draw_bars(values: Mapping[str, Sequence[float]], label: str) -> bytes:
             axes.plot(found, [position] * len(found), "k.", markersize=5)
         every = np.concatenate([np.asarray(v) for v in values.values()])
         margin = max(float(np.ptp(every)), 0.01)
-        axes.set_xlim(every.min() - margin, every.max() + 0.3 * margin)
+        start = every.min() - margin
+        if every.min() >= 0:
+            start = max(start, 0.0)
+        axes.set_xlim(start, every.max() + 0.3 * margin)
         axes.set_yticks(positions, names, parse_math=False)
         axes.invert_yaxis()
-        axes.set_xlabel(f"{label} (the axis does not begin at 0)")
+        note = " (the axis does not begin at 0)" if start > 0 else ""
+        axes.set_xlabel(f"{label}{note}")
 
     return _drawn(draw, 7.5, 0.8 + 0.4 * len(names))
 

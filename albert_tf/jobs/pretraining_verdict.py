@@ -77,8 +77,10 @@ def _degree(accuracy: float, baseline: float) -> str:
 
 def _to_try(config: PretrainConfig, initialized: bool, *more: str) -> str:
     """Returns settings with which a model may learn that does not."""
-    lower_rate = config.optimizer.learning_rate / 3
-    to_try = [*more, f"--learning_rate={lower_rate:.2g}"]
+    optimizer = config.optimizer
+    to_try = [*more, f"--learning_rate={optimizer.learning_rate / 3:.2g}"]
+    if "muon" not in optimizer.optimizer:
+        to_try.append("--optimizer=muon --beta_2=0.98 --learning_rate=0.002")
     depth = len(sharing_plan(config.model))
     if config.model.position_init != "sinusoidal" and not initialized:
         scale = 1 / math.sqrt(2 * depth)

@@ -35,6 +35,7 @@ def test_an_order_that_is_hardly_learned_does_not_pass_in_silence():
     )
     assert to_try == (
         "To try: more steps than 1500, --learning_rate=0.01, "
+        "--optimizer=muon --beta_2=0.98 --learning_rate=0.002, "
         "--position_init=sinusoidal --output_init_scale=0.5."
     )
 
@@ -66,5 +67,6 @@ def test_degrees(words, order, expected):
     ],
 )
 def test_what_a_run_has_already_is_not_to_be_tried(changes):
-    *_, to_try = verdict(0.08, learning_rate=0.03, **changes)
+    changes |= {"optimizer": "normuon", "learning_rate": 0.03}
+    *_, to_try = verdict(0.08, **changes)
     assert to_try == "To try: more steps than 1500, --learning_rate=0.01."

@@ -225,10 +225,12 @@ def _finetuning_figures(unit: Unit, directory: str) -> Figures:
     baseline, _ = read_comparison(run_dir)
     lines = log_lines(os.path.join(run_dir, METRICS_FILE))
     steps = max(line["step"] for line in lines)
-    recorded = read_json(os.path.join(run_dir, "config.json"))
+    config = read_json(os.path.join(run_dir, "config.json"))["config"]
     return {
         "evaluation": result(run_dir),
-        "metric": recorded["config"]["training"]["best_metric"],
+        "metric": config["training"]["best_metric"],
+        # The recipe's, which may be another one in another version.
+        "learning_rate": config["optimizer"]["learning_rate"],
         "baseline": baseline,
         "steps": steps,
     }

@@ -117,15 +117,11 @@ def run_pretraining(
     phases = open_phases(config, train_data, eval_data, max_copied_bytes)
     config = extended(config, runtime)
     tokenizer = _tokenizer(config, phases, initial)
-    objective = _objective(config, phases)
     maskings, last_changes = masking_schedule(config, phases)
     by_length = on_one_cpu(strategy) and config.training.steps_per_loop == 1
     sources = training_sources(config, phases, tokenizer, maskings, by_length)
     config = with_micro_batch_size(
         config, strategy, run_dir, config.model, **_largest_batch(sources)
-    )
-    training_loss = pretraining_loss(
-        objective, config.pretraining.sentence_loss_weight
     )
     return train(
         _Pretraining(
@@ -133,27 +129,35 @@ def run_pretraining(
             strategy=strategy,
             run_dir=run_dir,
             runtime=runtime,
-            model_config=config.model,
             tokenizer=tokenizer,
             initial=initial,
-            training_loss=training_loss,
             sources=sources,
-            depths=DepthSchedule(
-                config.pretraining.depth_schedule,
-                len(sharing_plan(config.model)),
-            ),
-            best_metric=config.training.best_metric or "loss",
-            metric_names=pretraining_metric_names(training_loss.terms),
-            warnings=(
-                f"Sentence objective {objective.name}: {objective.meaning}.",
-                *unequal_lengths(phases),
-            ),
             last_changes=last_changes,
             phases=phases,
             held_out=held_out_sources(config, phases),
             report=report,
+            **_learned(config, phases),
         )
     )
+
+
+def _learned(config: PretrainConfig, phases: Sequence[Phase]) -> dict[str, Any]:
+    """Returns what a job learns and how it is measured, as its arguments."""
+    objective = _objective(config, phases)
+    loss = pretraining_loss(objective, config.pretraining.sentence_loss_weight)
+    return {
+        "model_config": config.model,
+        "depths": DepthSchedule(
+            config.pretraining.depth_schedule, len(sharing_plan(config.model))
+        ),
+        "training_loss": loss,
+        "best_metric": config.training.best_metric or "loss",
+        "metric_names": pretraining_metric_names(loss.terms),
+        "warnings": (
+            f"Sentence objective {objective.name}: {objective.meaning}.",
+            *unequal_lengths(phases),
+        ),
+    }
 
 
 def _tokenizer(

@@ -1,7 +1,8 @@
 """Attention: from queries, keys, values and a mask to the context.
 
 `attend` holds the weights of all pairs of positions, `attend_in_chunks` those
-of a chunk of the queries at a time, the kernels of device_kernels.py none.
+of a chunk of the queries at a time, the kernels of device_kernels.py none: the
+rows of FORMS.
 """
 
 import functools
@@ -27,7 +28,7 @@ LONGEST_CHUNK = 512
 
 
 def training_form(name: str, config: ModelConfig, dtype: str) -> str:
-    """Returns the form of attention in training, see `attention_for`.
+    """Returns the form of attention in training, a row of FORMS.
 
     Args:
         name: a row of KERNELS; "plain"; "auto", the kernel that is chosen for
@@ -44,33 +45,6 @@ def training_form(name: str, config: ModelConfig, dtype: str) -> str:
     problem = kernel_problem(kernel, config, dtype)
     require(name == "auto" or not problem, f"attention={name!r} {problem}.")
     return "plain" if problem else kernel
-
-
-def attention_for(form: str, count: object) -> Callable:
-    """Returns the function that attends as `attend` does.
-
-    Args:
-        form: "weights", which are returned; "plain": of more than LONGEST_CHUNK
-            queries in chunks; a row of KERNELS.
-        count: of the queries; where it is not known yet, None (TensorFlow) or a
-            symbol that cannot be compared (JAX).
-    """
-    if form in KERNELS:
-        return functools.partial(_attend_by, form)
-    is_long = isinstance(count, int) and count > LONGEST_CHUNK
-    return attend_in_chunks if is_long and form != "weights" else attend
-
-
-def _attend_by(
-    form: str,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask_logits: Tensor,
-    *_: object,
-) -> tuple[Tensor, None]:
-    """Returns the context by a kernel, which drops no weights."""
-    return attend_by(form, query, key, value, mask_logits), None
 
 
 def mask_to_logits(input_mask: Tensor, dtype: str) -> Tensor:
@@ -116,13 +90,17 @@ def attend_in_chunks(
     mask_logits: Tensor,
     positions: Tensor,
     dropout: Callable[[Tensor, Tensor], Tensor],
-) -> tuple[Tensor, None]:
+) -> tuple[Tensor, Tensor | None]:
     """Returns the context as `attend`, in memory linear in the length.
 
     Each chunk of queries has its weights at once, so that no running sum is
-    needed; the backward pass computes them again.
+    needed; the backward pass computes them again. At most LONGEST_CHUNK
+    queries, and a number that is not known yet (None, or a symbol of JAX), are
+    one chunk.
     """
     count = query.shape[1]
+    if not isinstance(count, int) or count <= LONGEST_CHUNK:
+        return attend(query, key, value, mask_logits, positions, dropout)
     num_chunks = -(-count // LONGEST_CHUNK)
     positions = _split(positions, num_chunks)
 
@@ -138,6 +116,27 @@ def attend_in_chunks(
         ops.moveaxis(chunks, 0, 1), (ops.shape(query)[0], -1, *query.shape[2:])
     )
     return context[:, :count], None
+
+
+def _attend_by(
+    kernel: str,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask_logits: Tensor,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Returns the context by a kernel, which drops no weights."""
+    return attend_by(kernel, query, key, value, mask_logits), None
+
+
+# Functions with the arguments of `attend`. All but that of "weights" may return
+# None in their place.
+FORMS: dict[str, Callable] = {
+    "weights": attend,
+    "plain": attend_in_chunks,
+    **{kernel: functools.partial(_attend_by, kernel) for kernel in KERNELS},
+}
 
 
 def _split(x: Tensor, num_chunks: int) -> Tensor:

@@ -7,7 +7,6 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.attention import attention_for
 from albert_tf.modeling.dropout import (
     ExampleDropout,
     apply_dropout,
@@ -150,24 +149,21 @@ class SelfAttention(_BlockPart):
         hidden: Tensor,
         queries: Tensor | None = None,
         *,
-        mask_logits: Tensor,
         positions: Tensor,
+        attend: Callable,
         dropout_keys: Tensor | None = None,
         training: bool = False,
-        form: str = "weights",
     ) -> tuple[Tensor, Tensor | None]:
-        """Returns the output `[batch * n, H]` and the weights, see `attend`.
+        """Returns the output `[batch * n, H]` and the weights.
 
         Args:
             hidden: `[batch, seq, H]`, the states that are attended to.
             queries: `[batch, n, H]`, those whose context is computed; None:
                 all.
-            mask_logits: `[batch, 1, 1, seq]`, see `mask_to_logits`.
             positions: of the queries, `[batch, n]` or `[1, n]`.
+            attend: a row of FORMS with the mask of hidden.
             dropout_keys: `[batch]` or None, see ExampleDropout.
             training: whether dropout is on.
-            form: of the attention, see `attention_for`. Where it is not
-                "weights" they may be None.
         """
         width = self.config.hidden_size
         flat = ops.reshape(hidden, (-1, width))
@@ -175,23 +171,22 @@ class SelfAttention(_BlockPart):
         if queries is not None:
             flat_queries = ops.reshape(queries, (-1, width))
         length, count = ops.shape(hidden)[1], ops.shape(positions)[1]
-        attend = attention_for(form, positions.shape[1])
+
+        def dropout(weights: Tensor, positions: Tensor) -> Tensor:
+            rows = self._weight_rows(positions)
+            return self.probs_dropout(
+                weights, keys=dropout_keys, training=training, rows=rows
+            )
+
         context, weights = attend(
             self._split_heads(self.query(flat_queries), count),
             self._split_heads(self.key(flat), length),
             self._split_heads(self.value(flat), length),
-            mask_logits,
-            positions,
-            lambda weights, positions: self.probs_dropout(
-                weights,
-                keys=dropout_keys,
-                training=training,
-                rows=self._weight_rows(positions),
-            ),
+            positions=positions,
+            dropout=dropout,
         )
-        return self._output(
-            ops.reshape(context, (-1, width)), training
-        ), weights
+        context = ops.reshape(context, (-1, width))
+        return self._output(context, training), weights
 
     def _split_heads(self, x: Tensor, length: int) -> Tensor:
         """Returns `[batch, length, heads, H / heads]` of `[..., H]`."""
@@ -263,24 +258,23 @@ class TransformerBlock(CompositeLayer):
     def call(
         self,
         hidden: Tensor,
-        mask_logits: Tensor,
+        *,
+        attend: Callable,
         dropout_keys: Tensor | None = None,
         training: bool = False,
         read_positions: Tensor | None = None,
         apply_attention: Callable | None = None,
-        form: str = "weights",
     ) -> tuple[Tensor, Tensor | None]:
-        """Returns `[batch, seq, H]` and the attention weights, see `attend`.
+        """Returns `[batch, seq, H]` and the attention weights, if any.
 
         Args:
             hidden: `[batch, seq, H]`.
-            mask_logits: `[batch, 1, 1, seq]`, see `mask_to_logits`.
+            attend: a row of FORMS with the mask of hidden.
             dropout_keys: `[batch]` or None, see ExampleDropout.
             training: whether dropout is on.
             read_positions: `[batch, n]`, the positions to compute instead of
                 all.
             apply_attention: in place of the block's attention.
-            form: of the attention, see `attention_for`.
         """
         attention, feed_forward = self.attention, self.feed_forward
         if read_positions is None:
@@ -292,11 +286,10 @@ class TransformerBlock(CompositeLayer):
         attention_keys = stream_keys(dropout_keys, 0)
         output, weights = (apply_attention or attention)(
             *states,
-            mask_logits=mask_logits,
             positions=positions,
+            attend=attend,
             dropout_keys=stream_keys(attention_keys, 0),
             training=training,
-            form=form,
         )
         hidden = attention.add_and_normalize(
             output,

@@ -10,7 +10,11 @@ from keras import ops
 
 from albert_tf.config import ATTENTION_FORMS, REMAT, require, sharing_plan
 from albert_tf.modeling.accounting import has_projection
-from albert_tf.modeling.attention import mask_to_logits, training_form
+from albert_tf.modeling.attention import (
+    FORMS,
+    mask_to_logits,
+    training_form,
+)
 from albert_tf.modeling.blocks import (
     FeedForward,
     SelfAttention,
@@ -161,35 +165,38 @@ class AlbertEncoder(ConfiguredLayer):
             first = ops.zeros_like(features["input_ids"][:, :1], "int32")
             read_positions = ops.concatenate([first, read_positions], axis=1)
         hidden = self._embed(features, stream_keys(dropout_keys, 0), training)
+        remat, form = self._remat_and_form(training, output_attentions)
         mask = mask_to_logits(features["input_mask"], self.compute_dtype)
+        attend = functools.partial(FORMS[form], mask_logits=mask)
         matrices = SharedMatrices(blocks, self.dtype_policy, training=training)
-        remat = "none"
-        form = "weights" if output_attentions else "plain"
-        if training and not output_attentions:
-            remat = self.remat
-            form = training_form(
-                self.attention, self.config, self.compute_dtype
-            )
-        hidden_states, attentions = [hidden], []
+        outputs: dict[str, Any] = {"hidden_states": [hidden]}
+        if output_attentions:
+            outputs["attentions"] = []
         for number, block in enumerate(blocks, start=1):
+            is_last = number == len(blocks)
             with matrices.next_use(block):
                 hidden, weights = REMATERIALIZED[remat](block)(
                     hidden,
-                    mask_logits=mask,
+                    attend=attend,
                     dropout_keys=stream_keys(dropout_keys, number),
                     training=training,
-                    read_positions=read_positions
-                    if number == len(blocks)
-                    else None,
-                    form=form,
+                    read_positions=read_positions if is_last else None,
                 )
-            hidden_states.append(hidden)
+            outputs["hidden_states"].append(hidden)
             if output_attentions:
-                attentions.append(weights)
-        outputs = {"hidden_states": hidden_states}
-        if output_attentions:
-            outputs["attentions"] = attentions
+                outputs["attentions"].append(weights)
         return outputs | self._last_outputs(hidden, read_positions is not None)
+
+    def _remat_and_form(
+        self, training: bool, output_attentions: bool
+    ) -> tuple[str, str]:
+        """Returns rows of REMATERIALIZED and FORMS."""
+        if output_attentions:
+            return "none", "weights"
+        if not training:
+            return "none", "plain"
+        dtype = self.compute_dtype
+        return self.remat, training_form(self.attention, self.config, dtype)
 
     def _applied_blocks(
         self, num_applications: int | None

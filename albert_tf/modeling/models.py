@@ -284,21 +284,10 @@ class AlbertModel(PretrainedModel):
         features = self.checked(
             features, self.features_of_heads(), in_graph=not training
         )
-        others = {"output_hidden_states", "output_attentions"}
-        returns_others = any(options.get(name) for name in others)
-        require(
-            not heads_only or bool(self.head_names and not returns_others),
-            "heads_only returns the outputs of heads only, which "
-            f"{type(self).__name__} must have, without output_hidden_states "
-            "and output_attentions.",
-        )
         positions = self._positions_of_heads(features)
-        if heads_only and self.reads_positions_only():
-            # Without positions to read, the pooler's first one is left.
-            none = _as_rows(features["input_ids"])[:, :0]
-            options["read_positions"] = ops.concatenate(
-                [ops.cast(none, "int32"), *positions.values()], axis=1
-            )
+        if heads_only:
+            self._check_heads_only(options)
+            options |= self._positions_to_compute(features, positions)
         dropout_keys = _keys_of_rows(dropout_keys, features)
         outputs = self._encode_rows(features, dropout_keys, training, **options)
         encoded = {
@@ -318,6 +307,29 @@ class AlbertModel(PretrainedModel):
         ]
         first = {} if heads_only else outputs
         return functools.reduce(operator.or_, head_outputs, first)
+
+    def _check_heads_only(self, options: Mapping[str, Any]) -> None:
+        others = {"output_hidden_states", "output_attentions"}
+        returns_others = any(options.get(name) for name in others)
+        require(
+            bool(self.head_names and not returns_others),
+            "heads_only returns the outputs of heads only, which "
+            f"{type(self).__name__} must have, without output_hidden_states "
+            "and output_attentions.",
+        )
+
+    def _positions_to_compute(
+        self, features: Mapping[str, Tensor], positions: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Returns `read_positions` of the encoder; empty: it computes all.
+
+        Without positions to read the pooler's first one is left.
+        """
+        if not self.reads_positions_only():
+            return {}
+        none = ops.cast(_as_rows(features["input_ids"])[:, :0], "int32")
+        read = ops.concatenate([none, *positions.values()], axis=1)
+        return {"read_positions": read}
 
     def _positions_of_heads(
         self, features: Mapping[str, Tensor]

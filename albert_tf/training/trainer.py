@@ -323,9 +323,13 @@ class Trainer(Evaluator):
         num_applications: int | None,
         part_widths: tuple[int, ...],
     ) -> Scalars:
-        """Takes a step of a replica's rows, together with the others."""
-        # Weights are reduced before the gradient is taken, so that every label
-        # has the same weight on every replica.
+        """Takes a step of a replica's rows, together with the others.
+
+        Weights are reduced before the gradient is taken, so that every label
+        has the same weight on every replica, and the norm of gradients is that
+        of the global batch. A loss that is finite with a gradient that is not
+        may be cured by a smaller scale.
+        """
         weights = reduced_scalars(self.training_loss.weights(features))
         scale = self._loss_scale.value()
         sums, gradients = self._gradients(
@@ -339,21 +343,15 @@ class Trainer(Evaluator):
             {"stop_requested": controls["stop_requested"], **sums}
         )
         loss = _mean_loss(sums, weights)
-        # The norm is that of the global batch, after the reduction.
         norm = tf.linalg.global_norm(list(gradients.values()))
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
         usable = finite & (loss <= controls["loss_limit"])
-        # A gradient that is not finite may be cured by a smaller scale.
         overflow = tf.math.is_finite(loss) & (scale > 1.0)
         results = {
             **sums,
             "loss": loss,
             "gradient_norm": norm,
-            "learning_rate": learning_rate_at(
-                self.optimizer.iterations,
-                self._optimizer_config,
-                self._training_config.num_train_steps,
-            ),
+            "learning_rate": self._learning_rate(),
             "skipped": tf.cast(~usable, tf.float32),
             "nonfinite": tf.cast(~(finite | overflow), tf.float32),
             **self._loss_scale.scalars(),
@@ -362,6 +360,14 @@ class Trainer(Evaluator):
         self._update.apply(gradients, results["learning_rate"], usable)
         self._loss_scale.update(finite)
         return results
+
+    def _learning_rate(self) -> tf.Tensor:
+        """Returns the rate of the step that is being taken."""
+        return learning_rate_at(
+            self.optimizer.iterations,
+            self._optimizer_config,
+            self._training_config.num_train_steps,
+        )
 
     def _gradients(
         self,

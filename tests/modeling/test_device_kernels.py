@@ -18,7 +18,7 @@ from albert_tf.config import (
     override,
 )
 from albert_tf.modeling import attention
-from albert_tf.modeling.attention import attention_for, training_form
+from albert_tf.modeling.attention import FORMS, training_form
 from albert_tf.modeling.device_kernels import KERNELS, in_whole_blocks
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.training.job import strategy_for
@@ -86,7 +86,7 @@ def test_the_kernel_of_the_device_is_left_where_it_cannot_serve(
 def test_batches_of_any_size_are_refused(with_jax):
     states = [keras.KerasTensor((None, 4, 2, 8), "bfloat16")] * 3
     with pytest.raises(UserError, match="needs batches of one known size"):
-        attention_for("cudnn", 4)(*states, None)
+        FORMS["cudnn"](*states, None)
 
 
 def test_a_program_needs_the_device():

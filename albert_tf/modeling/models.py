@@ -148,8 +148,8 @@ class AlbertModel(PretrainedModel):
                 f"{type(self).__name__} needs a pooler: its head {head_name} "
                 "reads the pooled output.",
             )
-            given: dict[str, Any] = {"num_labels": self.num_labels, **options}
-            own = {n: given[n] for n in kind.options if n in given}
+            values: dict[str, Any] = {"num_labels": self.num_labels, **options}
+            own = {n: values[n] for n in kind.options if n in values}
             head = kind(
                 self.config, name=head_name, dtype=self.dtype_policy, **own
             )

@@ -153,19 +153,19 @@ def _score_glue(
         f"{header.location}: expected the columns index and prediction, got "
         f"{shown(', '.join(header.fields))}.",
     )
-    given: dict[str, Example | None] = dict.fromkeys(
+    by_index: dict[str, Example | None] = dict.fromkeys(
         map(str, range(len(examples)))
     )
     for row in rows:
         index, *label = row.fields
-        if len(label) != 1 or index not in given or given[index]:
+        if len(label) != 1 or index not in by_index or by_index[index]:
             raise UserError(
                 f"{row.location}: expected an index from 0 to "
                 f"{len(examples) - 1}, each once, a tab and a label, got "
                 f"{shown(chr(9).join(row.fields))}."
             )
-        given[index] = Example(("",), label[0].strip(), row.location)
-    missing = [index for index, example in given.items() if not example]
+        by_index[index] = Example(("",), label[0].strip(), row.location)
+    missing = [index for index, example in by_index.items() if not example]
     require(
         not missing,
         f"{predictions}: {len(missing)} of {len(examples)} examples have no "
@@ -173,7 +173,7 @@ def _score_glue(
     )
     labels, predicted = (
         task.kind.label_ids(labelled, task.labels)
-        for labelled in (examples, list(given.values()))
+        for labelled in (examples, list(by_index.values()))
     )
     found = metric_values(task.metrics, labels, predicted)
     warnings = [

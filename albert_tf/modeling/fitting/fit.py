@@ -96,31 +96,33 @@ class FittableModel(CheckedSteps):
     def _run(self, method: Callable, args: tuple, kwargs: Mapping) -> object:
         """Calls one of Keras' loops with data that its adapters keep."""
         signature = inspect.signature(method)
-        given: dict[str, Any] = dict(signature.bind(*args, **kwargs).arguments)
-        given.update(given.pop("kwargs", {}))
+        arguments: dict[str, Any] = dict(
+            signature.bind(*args, **kwargs).arguments
+        )
+        arguments.update(arguments.pop("kwargs", {}))
         labelled = "y" in signature.parameters
-        x, y, weights = (given.get(name) for name in _DATA)
+        x, y, weights = (arguments.get(name) for name in _DATA)
         first = x[0] if isinstance(x, list | np.ndarray) and len(x) else x
         require(
             not isinstance(first, str),
             f"{type(self).__name__} reads token ids, got strings: give it "
             "tokenizer(texts), or put a TextPreprocessor before it.",
         )
-        if given.get("class_weight") and self._labels().outputs:
-            (x, y), given["class_weight"] = self._labels().class_weighted(
-                x, y, given["class_weight"]
+        if arguments.get("class_weight") and self._labels().outputs:
+            (x, y), arguments["class_weight"] = self._labels().class_weighted(
+                x, y, arguments["class_weight"]
             )
         data = self._checked_arrays(x, y, weights, labelled=labelled)
-        given.update(
+        arguments.update(
             (name, value)
             for name, value in zip(_DATA, data, strict=True)
             if value is not None
         )
-        others = given.get("validation_data")
+        others = arguments.get("validation_data")
         if isinstance(others, tuple | list | Mapping):
             others = keras.utils.unpack_x_y_sample_weight(others)
-            given["validation_data"] = self._checked_arrays(*others)
-        return method(**given)
+            arguments["validation_data"] = self._checked_arrays(*others)
+        return method(**arguments)
 
     def _checked_arrays(
         self, x: Any, y: Any, sample_weight: Any, labelled: bool = True
@@ -157,7 +159,7 @@ class FittableModel(CheckedSteps):
         return self._labels().by_name(x, y or {}, sample_weight)
 
     def _is_on_one_device(self) -> bool:
-        # On TensorFlow; other backends have no such attribute.
+        # Only models on TensorFlow have this attribute.
         strategy = getattr(self, "distribute_strategy", None)
         return strategy is None or strategy.num_replicas_in_sync == 1
 

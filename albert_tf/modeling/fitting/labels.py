@@ -65,10 +65,10 @@ class HeadLabels:
         elif y is not None:
             labels.update(self._only_label(y))
         if isinstance(sample_weight, Mapping):
-            given = self._by_output(sample_weight, "sample_weight")
+            sample_weights = self._by_output(sample_weight, "sample_weight")
         else:
-            given = dict.fromkeys(labels, alone(sample_weight))
-        for output, value in given.items():
+            sample_weights = dict.fromkeys(labels, alone(sample_weight))
+        for output, value in sample_weights.items():
             if value is None:
                 continue
             value = checked_weights("sample_weight", value)
@@ -137,11 +137,12 @@ class HeadLabels:
                 y[output] = x[trained.label]
         weights = dict.fromkeys(y, sample_weight)
         if isinstance(sample_weight, Mapping):
-            given = self._by_output(sample_weight, "sample_weight")
+            sample_weights = self._by_output(sample_weight, "sample_weight")
             ones = np.ones(len(x["input_ids"]), "float32")
             outputs = self._by_output({name: name for name in y}, "y")
             weights = {
-                n: given.get(output, ones) for output, n in outputs.items()
+                n: sample_weights.get(output, ones)
+                for output, n in outputs.items()
             }
         return x, y, weights
 

@@ -35,13 +35,13 @@ def token_f1(gold: str, prediction: str) -> float:
     0 where either has no words (version 1.1). That is an int, as in the
     scripts: from Python 3.12 on sums of floats are rounded differently.
     """
-    wanted = normalize_answer(gold).split()
-    given = normalize_answer(prediction).split()
-    common = collections.Counter(wanted) & collections.Counter(given)
+    gold_words = normalize_answer(gold).split()
+    words = normalize_answer(prediction).split()
+    common = collections.Counter(gold_words) & collections.Counter(words)
     same = sum(common.values())
     if not same:
         return 0
-    precision, recall = same / len(given), same / len(wanted)
+    precision, recall = same / len(words), same / len(gold_words)
     return 2 * precision * recall / (precision + recall)
 
 

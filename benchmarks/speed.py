@@ -139,7 +139,8 @@ def main() -> None:
             print(f"\n{name}: {stage.description}.\n\n{table(rows)}\n")
             measured = {"measures": stage.description, "results": rows}
             result["stages"][name] = measured
-            # After every stage: the next one may be interrupted.
+            # The file is written after every stage: the next one may be
+            # interrupted.
             write_json(FLAGS.output, result)
     print(f"The results are in {FLAGS.output}.")
 

@@ -8,5 +8,5 @@ from bin import interrupts
 # would bury the output of programs.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# Before the first import that takes long.
+# This must come before the first import that takes long.
 interrupts.prepare()

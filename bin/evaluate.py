@@ -89,7 +89,7 @@ _OF_PRETRAINING = ("seed", *setting_fields(MaskingConfig()))
 
 def main() -> None:
     if FLAGS.output_dir:
-        # Before work is done that could not be written.
+        # A directory that cannot be written is refused before work is done.
         files.makedirs(FLAGS.output_dir)
     if FLAGS.task == _PRETRAINING:
         _refuse(_OF_TASKS, "is for tasks, not for pretraining")

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from albert_tf.prediction.predictor import BasePredictor
 
 FLAGS = flags.FLAGS
-# Of a file with a word in each line.
+# The format of a file with a word in each line.
 _CONLL = "conll"
 
 

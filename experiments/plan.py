@@ -1,4 +1,4 @@
-"""From a table's rows to the units that they need."""
+"""The units that the rows of a table need."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from experiments.units import Unit
 # The recipe search's shards.
 _EVAL_FRACTION = 0.05
 _DUPE_FACTOR = 4
-# Of fine-tuning.
+# The recipe of fine-tuning.
 _RECIPE = "encoder"
 # What changes with the step.
 _SCHEDULES = {"depth_schedule", "masking_schedule", "ngram_schedule"}

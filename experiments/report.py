@@ -22,7 +22,7 @@ from experiments.results import (
 from experiments.tables import PUBLISHED_COLUMNS
 from experiments.units import Figures
 
-# Below it, or above 1 less it, chance does not explain a difference.
+# Chance does not explain a difference below this, or above 1 less this.
 _SIGNIFICANT = 0.05
 # Axes of curves on which rows of equal arithmetic are compared.
 _WORK = {"flops": "operations", "seconds": "seconds"}

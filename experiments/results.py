@@ -34,7 +34,7 @@ WORDS = {
 TASKS = "mean of the tasks"
 # How far a model that has learned is above copying and guessing.
 LEARNED_MARGIN = 0.05
-# Of the masked tokens a tenth stays what it was (paper, section 4.1).
+# A tenth of the masked tokens stays what it was (paper, section 4.1).
 _KEPT = 0.1
 _MASKED = 0.8
 

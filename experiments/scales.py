@@ -45,7 +45,7 @@ class Scale:
                 if value not in self.numbers[name]:
                     return None
                 changes[name] = self.numbers[name][value]
-        # As in all of the paper's models.
+        # All of the paper's models have these proportions.
         if "hidden_size" in changes:
             width = changes["hidden_size"]
             changes |= {

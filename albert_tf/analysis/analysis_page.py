@@ -223,7 +223,7 @@ def _sentences(loaded: LoadedModel, texts: Texts, seed: int) -> Section:
     states = mean_states(
         loaded.model, loaded.tokenizer, texts.texts, loaded.max_seq_length
     )[-1]
-    # Without the mean, which all have in common.
+    # All states have their mean in common: it is taken off.
     states = states - states.mean(axis=0)
     generator = np.random.default_rng(seed)
     queries = generator.choice(len(states), _NUM_QUERIES, replace=False)

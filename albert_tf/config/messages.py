@@ -5,7 +5,7 @@ from typing import Any
 
 # Takes a line for the user.
 Log = Callable[[str], None]
-# Of a name in a message, and of several together.
+# The longest name in a message, and the longest list of names.
 _NAME_CHARACTERS, _LIST_CHARACTERS = 60, 300
 
 

@@ -82,7 +82,7 @@ def _not_stored_by_transformers(loaded: LoadedModel) -> Iterator[str]:
 def _save_litert(loaded: LoadedModel, path: str, *, int8: bool = False) -> None:
     """Writes the `tokens` signature, with `int8` its matrices as such."""
     weights, function = _tokens(loaded)
-    # Of the whole module it would trace every signature.
+    # A converter of the whole module would trace every signature.
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
         [function.get_concrete_function()], weights
     )

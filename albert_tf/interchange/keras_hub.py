@@ -114,8 +114,8 @@ def save_preset(directory: str, loaded: LoadedModel) -> None:
     except (OSError, RuntimeError) as error:
         # HDF5's errors for a full disk.
         raise UserError(f"The preset could not be written: {error}.") from None
-    # With it KerasHub's classifier truncates text where the model does, and
-    # not at 512 tokens.
+    # This preprocessor lets the classifier truncate text where the model does,
+    # and not at 512 tokens.
     keras_hub.models.AlbertTextClassifierPreprocessor(
         keras_hub.models.AlbertTokenizer(
             proto=tokenizer.model_bytes  # type: ignore[attr-defined]

@@ -30,7 +30,7 @@ _PIPELINES = {
     "sentence_embedding": "sentence-similarity",
     "": "feature-extraction",
 }
-# Its names of metrics, where they are not ours.
+# The hub's names of metrics, where they are not ours.
 _METRICS = {
     "macro_f1": "f1",
     "pearson": "pearsonr",
@@ -38,7 +38,7 @@ _METRICS = {
     "masked_lm_accuracy": "accuracy",
     "sentence_order_accuracy": "accuracy",
 }
-# Its data sets, with the configuration, by our tasks.
+# The hub's data sets, with the configuration, by our tasks.
 _DATASETS = {
     "CoLA": ("nyu-mll/glue", "cola"),
     "SST-2": ("nyu-mll/glue", "sst2"),

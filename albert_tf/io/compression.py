@@ -86,7 +86,7 @@ FORMATS = {
         "gzip",
         b"\x1f\x8b",
         lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
-        # Without a clock: equal contents are equal bytes.
+        # The header has no time: equal contents are equal bytes.
         lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
     ),
     ".bz2": Format(

@@ -17,8 +17,8 @@ from albert_tf.config import UserError
 from albert_tf.io import files
 from albert_tf.io.locks import locked
 
-# Behind a path, before 12 hexadecimal digits. Not that of temporary files,
-# after which only files are looked for.
+# The mark stands behind a path, before 12 hexadecimal digits. Temporary files
+# have another, after which only files are looked for.
 _WRITING = ".writing-"
 _LOCK = ".lock"
 _HINT = "Wait until that has ended, or name another directory."
@@ -42,7 +42,8 @@ def new_directory(path: files.Path, *, shared: bool = False) -> Iterator[str]:
     directory = f"{path}{_WRITING}{uuid.uuid4().hex[:12]}"
     with files.naming(path, directory), contextlib.ExitStack() as stack:
         files.makedirs(os.path.dirname(path))
-        # Before the directory, so that no other process takes it for a rest.
+        # The lock comes before the directory, so that no other process takes
+        # that for a rest.
         stack.enter_context(locked(f"{directory}{_LOCK}", _HINT, path))
         problems = remove_unfinished(path, except_for=directory)
         if problems and not shared:

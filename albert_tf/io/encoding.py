@@ -11,7 +11,8 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-# Without a mark: which of four bytes is NUL in most ASCII characters.
+# Encodings of files without a mark, by which of four bytes is NUL in most ASCII
+# characters.
 _NULS: dict[tuple[bool, ...], str] = {
     (False, True, False, True): "UTF-16LE",
     (True, False, True, False): "UTF-16BE",

@@ -191,7 +191,7 @@ def _client(model: HubModel) -> Iterator[Any]:
         with _quietly():
             yield huggingface_hub
     except (*_FAILURES, errors.HTTPError, errors.XetDownloadError) as error:
-        # Those with a number are of this machine, such as a full disk.
+        # Errors with a number are of this machine, such as a full disk.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise UserError(_explained(model, error)) from None

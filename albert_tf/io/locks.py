@@ -25,7 +25,7 @@ from albert_tf.io import files
 
 _RENEWAL_SECONDS = 4.0
 _EXPIRY_SECONDS = 60.0
-# Within which jobs that start together see each other's lock file.
+# Jobs that start together see each other's lock file within this time.
 _SETTLING_SECONDS = 1.0
 _MAX_BYTES = 1000
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -75,7 +75,8 @@ def locked(path: str, hint: str, subject: str = "") -> Iterator[None]:
                     with contextlib.suppress(OSError):
                         write(next(contents))
                 except _HeldError as error:
-                    # At once: whatever it wrote now would be the other's.
+                    # The job ends at once: whatever it wrote now would be the
+                    # other's.
                     text = f"{_in_use(subject, str(error), hint)}\n"
                     with contextlib.suppress(OSError):
                         os.write(2, text.encode())
@@ -139,8 +140,8 @@ def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
             write(content)
             yield write
         finally:
-            # Before it is freed: the next holder then sees that its file is
-            # gone, and creates a new one.
+            # The file is removed before it is freed: the next holder then sees
+            # that its file is gone, and creates a new one.
             with contextlib.suppress(OSError):
                 os.remove(path)
 

@@ -9,9 +9,9 @@ _BEFORE = re.compile(
     r"(?:Graph execution error:|Detected at node |<stack traces unavailable>"
     r"|Node: |\d+ root error\(s\) found\.| +File \"|\s*$)"
 )
-# In front of it on its own line.
+# What stands in front of a reason on its own line.
 _PREFIX = re.compile(r"(?: *\(\d+\) [\w ]+: )?(?:\{\{[^\n{}]*\}\} )*")
-# Behind it: the nodes, each on a line, or the operation.
+# What follows a reason: the nodes, each on a line, or the operation.
 _NODES = re.compile(r"\n\s*\[\[|\s*\[Op:\w+\](?: name: ?\w*)?$")
 
 

@@ -19,7 +19,7 @@ _DAMAGED = (
     *(AttributeError, LookupError, TypeError, EOFError, RuntimeError),
     *(zipfile.BadZipFile, struct.error),
 )
-# Of a file in a zip archive, before its name.
+# The bytes of a file's header in a zip archive, before its name.
 _LOCAL_HEADER = 30
 
 

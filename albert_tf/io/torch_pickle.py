@@ -163,7 +163,7 @@ _STEPS: dict[str, _Step] = {
 def _pairs(items: list[Any]) -> Iterator[tuple[str, Any]]:
     """Yields pairs of a text and an object."""
     for key, value in zip(items[::2], items[1::2], strict=True):
-        # To hash another object can take very long.
+        # Hashing another object can take very long.
         if type(key) is not str:
             raise ValueError("it has a dictionary with other keys than texts")
         yield key, value

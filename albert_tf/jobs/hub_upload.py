@@ -32,8 +32,8 @@ _REPORTED = {
         *("num_train_steps", "train_batch_size", "precision", "seed"),
     ),
 }
-# In the names of metrics of a log that say nothing of the model by itself, or
-# have seen the answers.
+# Parts of the names of a log's metrics that say nothing of the model by itself,
+# or have seen the answers.
 _NOT_REPORTED = (
     *("loss", "thresh", "temperature", "best_"),
     *("majority_", "mean_guess_", "most_frequent_"),

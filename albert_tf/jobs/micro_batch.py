@@ -87,7 +87,7 @@ def example_bytes(
     weights = model.num_attention_heads * min(seq_length, LONGEST_CHUNK)
     if model.attention_probs_dropout_prob:
         weights *= 2
-    # Those of one chunk of queries at a time, where there are several.
+    # Where there are several chunks of queries, only one has weights at a time.
     passing = weights if seq_length > LONGEST_CHUNK else 0
     weights -= passing
     of_attention = 4 * model.hidden_size + weights

@@ -270,7 +270,7 @@ class _Pretraining(Job):
     def conclude(self, step: int) -> None:
         if self.report is None:
             return
-        # On all workers.
+        # All workers predict together.
         samples = self._samples(step)
         if is_chief(self.strategy):
             write_report(self.run_dir, lambda: self._page(samples), self.log)

@@ -8,9 +8,9 @@ from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.records.sentence_objectives import pretraining_loss_terms
 from albert_tf.training.job import MARGIN_ABOVE_BASELINE
 
-# By the share of the way from the baseline to no errors at all.
+# Shares of the way from the baseline to no errors at all.
 _HARDLY, _IN_PART = 0.1, 0.5
-# Of the steps, after which a model that learns is above its baseline.
+# A model that learns is above its baseline after this share of the steps.
 _SHARE_TO_LEAVE_BASELINE = 0.1
 
 

@@ -175,6 +175,6 @@ def _run_all(
             )
         )
         results = RepeatedRuns(best_metric, runs)
-        # After each, for the next may fail.
+        # Results are written after each run, for the next may fail.
         write_json(os.path.join(run_dir, RESULTS_FILE), results.to_json())
     return results

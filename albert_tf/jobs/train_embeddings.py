@@ -44,7 +44,8 @@ from albert_tf.training.job import Job, strategy_for
 from albert_tf.training.loop import train
 from albert_tf.training.training_loss import head_loss
 
-# Of models that have none: without it a text and itself have one vector.
+# The rate for models that have none: without it a text and itself have one
+# vector.
 _DROPOUT = 0.1
 # Places among which the second text of a held-out pair is to be.
 _PLACES = (1, 10)

@@ -76,7 +76,7 @@ def forward_terms(
         "projection": tokens * embedding * hidden * has_projection(config),
         "query": states * hidden**2,
         "key_value": 2 * blocks * tokens * hidden**2,
-        # Over all heads; each has its part of the hidden states.
+        # The sum over all heads; each has its part of the hidden states.
         "attention": 2 * states * hidden * seq_length,
         "attention_output": states * hidden**2,
         "feed_forward": 2 * states * hidden * config.intermediate_size,

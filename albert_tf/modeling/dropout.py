@@ -17,7 +17,7 @@ from albert_tf.modeling.kernels import fused
 # found by search: Wellons, 2018) and of the golden-ratio sequence.
 _MULTIPLY_1, _MULTIPLY_2 = 0x7FEB352D, 0x846CA68B
 _GOLDEN = 0x9E3779B9
-# Between the numbers of the first elements of two rows: no row is longer.
+# The numbers of two rows' first elements differ by this: no row is longer.
 _ROW_STRIDE = 1 << 16
 
 

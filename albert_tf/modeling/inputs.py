@@ -61,7 +61,7 @@ def checked_features(
     ids = features["input_ids"] = _checked_length(features["input_ids"], config)
     limits = {
         "input_ids": (config.vocab_size, "vocab_size"),
-        # Of a pair there are two, with a single embedding too.
+        # Pairs have two segments, with a single embedding too.
         "segment_ids": (max(config.type_vocab_size, 2), "type_vocab_size"),
     }
     for name in positions:

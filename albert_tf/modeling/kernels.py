@@ -379,7 +379,7 @@ def argmax(x: Tensor) -> Tensor:
     """
     if not ON_TENSORFLOW:
         return keras.ops.cast(keras.ops.argmax(x, axis=-1), "int32")
-    # Of rows, as logits are made: XLA for TPUs copies them into another shape.
+    # Logits are made as rows: XLA for TPUs copies them into another shape.
     rows = tf.reshape(x, (-1, x.shape[-1]))
     indices = tf.argmax(rows, axis=-1, output_type=tf.int32)
     return tf.reshape(indices, keras.ops.shape(x)[:-1])

@@ -14,7 +14,7 @@ from albert_tf.modeling.kernels import argmax, with_gradient
 
 # (weighted sum, weight), scalars.
 WeightedSum = tuple[Tensor, Tensor]
-# That of SimCSE (Gao et al. 2021).
+# The temperature of SimCSE (Gao et al. 2021).
 CONTRAST_TEMPERATURE = 0.05
 # The logit of what is no answer; finite, so that its gradient is 0 and not NaN.
 _NO_ANSWER = -1e9
@@ -168,7 +168,7 @@ def weighted_binary_cross_entropy(
     """
     logits = ops.cast(logits, "float32")
     labels = _comparable(labels, weights, logits, "float32")
-    # Without overflow: softplus(x) - x * label.
+    # The form softplus(x) - x * label does not overflow.
     return _weighted(ops.softplus(logits) - logits * labels, weights)
 
 

@@ -12,7 +12,7 @@ from albert_tf.config import UserError, require
 EXCLUDED_PATTERNS = ("LayerNorm", "layer_norm", "bias")
 # Decays of Keras optimizers, in place of which ours have `weight_decay_rate`.
 KERAS_DECAYS = ("weight_decay", "adam_weight_decay")
-# In the paths of what Keras' low-rank adapters consist of.
+# A part of the paths of the variables of Keras' low-rank adapters.
 _ADAPTER = "lora_kernel"
 # Paths shown in an error message.
 _SHOWN = 5
@@ -118,7 +118,8 @@ def rate_multipliers(
     multipliers = {v.path: 1.0 for v in model.trainable_variables}
     lowest = [encoder.embeddings, encoder.projection]
     levels = [filter(None, lowest), *([block] for block in encoder.blocks)]
-    # From below, so that the highest block with a part decides.
+    # Levels are visited from below, so that the highest block with a part
+    # decides.
     for level, layers in enumerate(levels):
         multiplier = layer_decay ** (len(levels) - level)
         for layer in layers:

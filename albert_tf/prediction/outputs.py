@@ -23,7 +23,8 @@ from albert_tf.tasks.formats.tables import DELIMITERS
 from albert_tf.tasks.kinds.texts import text_fields
 
 NPY = ".npy"
-# Of files' names; those without have lines of JSON, or a table's own form.
+# Endings of files' names; files without one have lines of JSON, or the form of
+# a table.
 OUTPUT_ENDINGS = (*JSON_EXTENSIONS, *DELIMITERS, PARQUET, NPY)
 
 # A text that begins so may be read as a list.

@@ -89,7 +89,7 @@ class BasePredictor(abc.ABC):
     """
 
     batch_size: int
-    # Of embeddings: a row of EMBEDDINGS.
+    # A row of EMBEDDINGS.
     pooling: str
     # The maximum length of a text, for messages.
     max_length: str

@@ -26,7 +26,7 @@ def _mix(values: np.ndarray) -> np.ndarray:
 
 
 def _as_uint64(values: ArrayLike) -> np.ndarray:
-    # At least one dimension: NumPy warns of overflow on scalars only.
+    # A scalar becomes an array: NumPy warns of overflow on scalars only.
     array = np.atleast_1d(values)
     if array.dtype.kind not in "iu":
         # NumPy reads Python integers on both sides of 2**63 as floats.

@@ -11,7 +11,7 @@ import dataclasses
 class LossTerm:
     """A head's loss, a term of the training loss, and the head's metrics."""
 
-    title: str  # of the accuracy, in tables
+    title: str  # the accuracy's, in tables
     loss: str  # the mean cross-entropy
     accuracy: str
     baseline: str = ""  # the majority-class accuracy

@@ -36,7 +36,7 @@ _ALL = 2**24
 class MaskingIds(NamedTuple):
     """The ids of a vocabulary that masking needs."""
 
-    special: Sequence[int]  # of tokens that are never masked
+    special: Sequence[int]  # ids of tokens that are never masked
     mask: int
     replacements: np.ndarray  # [n] from which random replacements are drawn
     # [vocab] of each piece: words are drawn in proportion to the mean of
@@ -358,7 +358,7 @@ def _fill_budgets(
         if not np.count_nonzero(remaining):
             return
         ngram = ngrams.take(next_ngram, mode="clip")
-        # As many of its words as the budget has room for.
+        # The budget may have room for only some of the n-gram's words.
         end_token = words.tokens_before[cells] + remaining
         length = words.at_token.take(end_token, mode="clip") - cells
         np.minimum(length, ngram, out=length)
@@ -389,7 +389,7 @@ def _complete_row(
         words.tokens_before[candidates + 1] - words.tokens_before[candidates]
     )
     size_of = dict(zip(candidates.tolist(), sizes.tolist(), strict=True))
-    # For every sum that words can make, the last word of it.
+    # The last word of every sum that words can make.
     last_word = {0: -1}
     for word, size in size_of.items():
         for total in sorted(last_word, reverse=True):

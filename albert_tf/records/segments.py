@@ -69,10 +69,10 @@ class DocumentCutter:
     """Cuts one document, with others from which segments may be taken."""
 
     documents: Sequence[TokenizedDocument]  # all of the unit of work
-    number: int  # of the document that is cut
+    number: int  # the document that is cut
     word_starts: np.ndarray  # bool, of the flat array: where words may be cut
     config: PretrainingDataConfig  # lengths and number of copies
-    num_segments: int  # of an instance
+    num_segments: int  # segments in an instance
     counts: Counter[str]  # skipped and repeated tokens are added to it
 
     def __post_init__(self) -> None:

@@ -32,7 +32,7 @@ class SentenceObjective:
     instance_at: Callable[[DocumentCutter, int, Draws], Instance]
     # The meaning of each label; of two, each is drawn half of the time.
     label_words: tuple[str, ...]
-    loss_terms: tuple[LossTerm, ...]  # of the heads that learn labels
+    loss_terms: tuple[LossTerm, ...]  # terms of the heads that learn labels
     num_segments: int = 2
     needs_other_documents: bool = False  # instances may take segments of them
 

@@ -40,7 +40,7 @@ from albert_tf.records.tfrecord import (
 METADATA_NAME = "metadata.json"
 # The tokenizer of the records, beside them.
 TOKENIZER_DIRECTORY = "tokenizer"
-# Beside them until metadata.json is written.
+# The directory of intermediate files until metadata.json is written.
 WORK_DIRECTORY = ".work"
 FORMAT_VERSION = 1
 _TFRECORD = re.compile(r"tf_?record")

@@ -71,7 +71,7 @@ def _read_frames(file: IO, path: str, num_bytes: int) -> Iterator[bytes]:
             )
         end = position + _HEADER_BYTES + FOOTER_BYTES
         end += _LENGTH.unpack(length)[0] if whole else 0
-        # Before the record is read: its length may be any number.
+        # The length is checked before the record is read: it may be any number.
         if not whole or end > num_bytes:
             raise UserError(
                 f"{where}: the file ends within it, at byte {num_bytes}; it "

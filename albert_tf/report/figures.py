@@ -146,7 +146,7 @@ def draw_reliability(measured: Mapping[str, Reliability]) -> bytes:
     axes.set_xlabel("probability of the answer")
     axes.set_ylabel("share of right answers")
     axes.grid(alpha=0.3)
-    # As large as the points of few answers are.
+    # Points in the legend are as large as those of few answers.
     for handle in axes.legend().legend_handles[-len(measured) :]:
         handle.set_sizes([40])
     return to_png(canvas)

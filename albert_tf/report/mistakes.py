@@ -25,7 +25,7 @@ def mistakes_section(predictions: Sequence[Prediction]) -> Section:
     rows = [_row(predictions[number]) for number in wrong[:_NUM_MISTAKES]]
     columns = ["where", "text", "label", "answer", "p(answer)"]
     caption = f"The highest losses of {len(predictions)} dev examples"
-    # Of numbers all are wrong.
+    # Predicted numbers are all wrong, so that their number says nothing.
     if len(wrong) < len(predictions):
         caption += f", of which {len(wrong)} have wrong answers"
     table = Table([*columns, "p(label)"], rows, f"{caption}.")

@@ -67,8 +67,8 @@ class Monitor:
         )
         self.throughput = Throughput(peak_flops)
         self._step = start_step
-        # For TensorBoard's comparison of runs; written with the first
-        # evaluation, whose metrics it names.
+        # TensorBoard's comparison of runs shows it; it is written with the
+        # first evaluation, whose metrics it names.
         self._description = description if writes else None
         self._events: dict[str, EventFile] = {}
         self._lines: dict[str, AppendLog] = {}

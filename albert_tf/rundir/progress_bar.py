@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tqdm import tqdm
 
-# Without tqdm's own rate and estimate, which ignore evaluations.
+# The format leaves out tqdm's own rate and estimate, which ignore evaluations.
 _BAR = "step {n_fmt}/{total_fmt} |{bar}|{postfix}"
 # Ends of the names of the training scalars that are printed.
 _PRINTED = (

@@ -43,7 +43,7 @@ class RecordedDivision:
         for run_dir in (directory, os.path.dirname(directory)):
             path = os.path.join(run_dir, CONFIG)
             config = read_json(path) if files.isfile(path) else {}
-            # That of a model has no job.
+            # The config.json of a model has no job.
             if config.get("job") == "finetune":
                 return cls.of_run(model_dir, config)
         return cls(model_dir)

@@ -116,7 +116,7 @@ def _changes(
         lines = [f"it has {before} steps already"]
     if lines:
         hint = ""
-        # Of other data or another model a run cannot be extended.
+        # A run cannot be extended with other data or another model.
         of_settings = all(line.startswith("config.") for line in lines)
         if not extends and after != before and of_settings:
             hint = (

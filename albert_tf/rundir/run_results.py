@@ -21,7 +21,7 @@ COMPARISON_FILE = "baseline.json"
 # Jobs, as in config.json, whose model is that of the best evaluation; that of
 # others is of the last step.
 KEEP_THE_BEST = frozenset({"finetune", "embeddings"})
-# Of an evaluation's line in the log, the fields that are no metrics.
+# Fields of an evaluation's line in the log that are no metrics.
 NO_METRICS = ("step", "split", "temperature")
 # Words in the names of metrics.
 _LOWER_IS_BETTER = {"loss", "perplexity", "error"}

@@ -23,7 +23,7 @@ FORMAT = 1
 _BATCH = 1024
 # Places of each ranking that are fused.
 _FUSED_PLACES = 100
-# Of a question: the passages, and the ranking, a row of RANKINGS.
+# The number of passages for a question, and a row of RANKINGS.
 DEFAULT_TOP_K = 5
 DEFAULT_RANKING = "tfidf"
 

@@ -13,7 +13,7 @@ from albert_tf.text.normalization import normalize
 
 _COUNTS, _WORDS = "counts.npz", "words.json"
 _WORD = re.compile(r"\w+")
-# Of BM25, as in Lucene: saturation of repeated words, and by length.
+# BM25's saturation of repeated words, and by length, as in Lucene.
 _K1, _B = 1.2, 0.75
 
 

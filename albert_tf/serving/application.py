@@ -305,7 +305,8 @@ def _model_routes(
 
     class OfModel(HTTPEndpoint):
         async def dispatch(self) -> None:
-            # Before the method: what is not there has none.
+            # The model is checked before the method: what is not there has
+            # none.
             _check_model(Request(self.scope), name, str(model.version))
             await super().dispatch()
 

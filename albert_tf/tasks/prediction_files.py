@@ -92,7 +92,7 @@ def add_to_submission(path: str, name: str, content: bytes) -> list[str]:
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new,
     ):
         for entry in sorted(contents):
-            # Without a clock: equal predictions are equal bytes.
+            # The entry has no time: equal predictions are equal bytes.
             info = zipfile.ZipInfo(entry)
             new.writestr(info, contents[entry], zipfile.ZIP_DEFLATED)
     return sorted(contents)

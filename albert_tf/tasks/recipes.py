@@ -23,7 +23,7 @@ _MANY_RATE, _FEW_RATE, _FEW_TEXTS_RATE = 1e-4, 3e-4, 5e-4
 # proportion, take less.
 _NARROW = 128
 _BATCH_SIZE = 32
-# Of adapters of small models, whose rates are high already.
+# The factor for adapters of small models, whose rates are high already.
 _SMALL_LORA_FACTOR = 3.0
 
 
@@ -68,8 +68,8 @@ def _fitting(
     rate = _MANY_RATE
     if few:
         rate = _FEW_TEXTS_RATE if is_text and not is_pair else _FEW_RATE
-        # Beyond it the states of a model that was pretrained for longer are
-        # lost in the first steps.
+        # Above _FEW_RATE the states of a model that was pretrained for longer
+        # are lost in the first steps.
         rate = min(rate * _NARROW / width, _FEW_RATE)
     settings: dict[str, Any] = {
         "learning_rate": float(f"{rate:.2g}"),
@@ -97,7 +97,8 @@ def _fitting(
 # Functions of the task, the architecture, and the training examples.
 RECIPES: dict[str, Callable[[Task, ModelConfig, Sequence[Any]], Recipe]] = {
     "auto": _fitting,
-    # To compare models: n-grams would hide much of what they have learned.
+    # This one compares models: n-grams would hide much of what they have
+    # learned.
     "encoder": lambda task, model, examples: _fitting(
         task, model, examples, ngrams=False
     ),

@@ -225,7 +225,7 @@ def _of_fraction(
     for _, groups in sorted(members.items()):
         seen += sum(sizes[name] for name in groups)
         for name in groups[:-1]:
-            # As near to the fraction as the group's size permits.
+            # The share is as near to the fraction as the group's size permits.
             if taken + sizes[name] / 2 > fraction * seen:
                 break
             chosen.add(name)

@@ -44,7 +44,7 @@ class AddedTokens:
         )
         self._as_written = "|".join(map(re.escape, self.written))
         others = {*self.texts.values()}.difference(self.written)
-        # For RE2 too, in texts whose white space is not collapsed yet.
+        # RE2 reads it too, in texts whose white space is not collapsed yet.
         self.cleaned = "|".join(map(re.escape, _longest_first(others))).replace(
             r"\ ", WHITE_SPACE
         )

@@ -35,7 +35,7 @@ _SPACE_CODES = [
 # Longer texts are truncated as by `truncate_utf8`, so that one request cannot
 # stall a server.
 MAX_BYTES = 20_000
-# In place of a maximum length.
+# The maximum length where none is set.
 _NO_LIMIT = 1 << 30
 
 

@@ -46,9 +46,9 @@ HUB_FILES = (
 )
 # The SentencePiece model of a preset, beside a tokenizer.json of Keras.
 _KERAS_HUB_FILE = "assets/tokenizer/vocabulary.spm"
-# Those of transformers that run a tokenizer.json as it is.
+# Classes of transformers that run a tokenizer.json as it is.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# Looked for where no file has our name; the first pattern that fits decides.
+# Patterns for directories without our names; the first that fits decides.
 _OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,), ("*.vocab",))
 
 

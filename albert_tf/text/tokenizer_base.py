@@ -26,7 +26,8 @@ from albert_tf.text.sequences import (
 SPACE = "▁"
 CONFIG_FILE = "tokenizer_config.json"
 JSON_FILE = "tokenizer.json"
-# That of transformers 4 for tokens beside the vocabulary. It is never written.
+# The file of transformers 4 for tokens beside the vocabulary. It is never
+# written.
 ADDED_FILE = "added_tokens.json"
 
 # Limits of a vocabulary that users bring; ALBERT's have some 30,000 pieces.

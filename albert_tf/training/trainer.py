@@ -76,7 +76,7 @@ class Trainer(Evaluator):
                 attention=training.attention,
                 dtype=DTYPE_POLICIES[training.precision],
             )
-            # Before the first step, which TensorFlow compiles.
+            # Unsuitable forms fail here, before the first step is compiled.
             training_form(training.attention, model.config, model.compute_dtype)
             super().__init__(model, training_loss, strategy=strategy)
             self._trained = trained_variables(model, optimizer.freeze)

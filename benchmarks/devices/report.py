@@ -118,7 +118,7 @@ def main() -> None:
         row = _row(dataclasses.replace(work, batch_size=batch_size), name)
         rows.append(row)
         command_line.log(_line(row))
-        # After every row: the next one may be interrupted.
+        # The file is written after every row: the next one may be interrupted.
         result = {"command": shlex.join(sys.orig_argv), "results": rows}
         write_json(FLAGS.output, result)
         return row

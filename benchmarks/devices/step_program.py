@@ -80,7 +80,7 @@ def write_step_program(
     state = _state(graph, trainer)
     description = {
         "num_replicas": num_replicas,
-        # As TensorFlow orders the arguments and results of a graph.
+        # TensorFlow orders a graph's arguments and results like this.
         "batch": sorted(batch),
         "controls": sorted(controls),
         "state": [_summary(name, value) for name, value in state],

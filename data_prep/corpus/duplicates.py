@@ -23,7 +23,7 @@ _NUMBER_BYTES = 8
 _ROW = np.dtype([("high", "<u8"), ("low", "<u8"), ("number", "<u8")])
 DIGEST_ROW_BYTES = _ROW.itemsize
 
-_NUM_BUCKETS = 64  # as many files are open at once
+_NUM_BUCKETS = 64  # that many files are open at once
 # Rows of a bucket that are read at a time; about as many different ones are in
 # memory at most.
 _CHUNK_ROWS = 2_000_000

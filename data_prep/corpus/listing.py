@@ -18,7 +18,7 @@ FORM_OF_SUFFIX = {
     ".jsonl": "json_lines",
     ".json": "json_lines",
     ".ndjson": "json_lines",
-    # Its rows are read as such lines.
+    # Rows of Parquet are read as such lines.
     ".parquet": "json_lines",
 }
 EXPECTED_INPUT = (

@@ -39,7 +39,7 @@ _MIN_RECALL = 0.99
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
 
-_BATCH_CHARS = 500_000  # of text that a worker takes at a time
+_BATCH_CHARS = 500_000  # characters that a worker takes at a time
 _BLOCK = 64  # shingles or documents of a step in NumPy: they stay in the cache
 _SIGNATURES_FILE = "signatures"
 # Pairs that a report shows: those least similar tell most of the threshold.

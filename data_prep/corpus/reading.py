@@ -172,7 +172,7 @@ class _FileParser:
         self._line_number = 0
         self._num_skipped = 0
         self._damaged = False
-        self._last_lines: dict[str, int] = {}  # of each fault
+        self._last_lines: dict[str, int] = {}  # by fault
 
     def note_damage(self) -> None:
         self._damaged = True

@@ -27,7 +27,7 @@ class SampledDocument(NamedTuple):
 
     priority: float
     name: str
-    num_characters: int  # of the whole document
+    num_characters: int  # the whole document's
     paragraphs: tuple[str, ...]
 
 

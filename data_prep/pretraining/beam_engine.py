@@ -128,7 +128,7 @@ def _checked(options: Sequence[str]) -> PipelineOptions:
     try:
         with contextlib.redirect_stderr(written):
             parsed = PipelineOptions(options)
-            parsed.get_all_options()  # of engines too
+            parsed.get_all_options()  # options of engines too
             _pipeline(parsed)
     except SystemExit:
         reason = written.getvalue().strip().rpartition(": error: ")[2]

@@ -71,15 +71,15 @@ class BuildPlan:
     surveys: Sequence[FileSurvey]
     config: PretrainingDataConfig
     masking: MaskingConfig
-    splitter_parameters: Mapping[str, Any]  # as JSON
+    splitter_parameters: Mapping[str, Any]  # JSON
     settings: Mapping[str, Any]  # see `plan_settings`
     report: CorpusReport
     warnings: Sequence[str]  # likely faults of the text or the settings
-    num_characters: int  # of text, duplicates included
+    num_characters: int  # text, duplicates included
     record_bytes: Mapping[str, int]  # by split, estimated
     other_bytes: int  # estimated, of temporary files beside records
     partition: Partition
-    unit_characters: int  # of text in a unit of work, about
+    unit_characters: int  # text in a unit of work, about
     # Groups of documents that lend each other segments; 0 if none is lent.
     num_groups: int
     # Documents of the training input whose draw is below are held out.
@@ -310,7 +310,7 @@ def _other_bytes(
     if config.remove_duplicates == "near_documents":
         num_bytes += SIGNATURE_BYTES * report.counts["documents"]
     elif config.remove_duplicates != "none":
-        # At most a digest for every line.
+        # There is at most a digest for every line.
         num_bytes += DIGEST_ROW_BYTES * report.counts["lines"]
     return num_bytes
 

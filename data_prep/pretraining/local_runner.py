@@ -47,7 +47,7 @@ class LocalRunner(contextlib.AbstractContextManager):
     """Runs builds on this machine."""
 
     files = files  # reach the output directory, see `BuildDirectory`
-    open_file = staticmethod(open)  # of the corpus, as it is stored
+    open_file = staticmethod(open)  # reads the corpus, as it is stored
 
     def __init__(
         self,

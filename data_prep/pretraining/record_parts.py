@@ -30,7 +30,7 @@ SORTED_BYTES = 64_000_000
 # Equal keys, which chance may bring once in a great while, fall back on the
 # records themselves.
 KEY_BYTES = 8
-_LENGTH = struct.Struct("<I")  # of an entry
+_LENGTH = struct.Struct("<I")  # an entry's length
 
 
 @dataclasses.dataclass(frozen=True)

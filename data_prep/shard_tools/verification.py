@@ -49,7 +49,7 @@ class VerificationReport:
     def __init__(self, checks: Iterable[str] = ()) -> None:
         self.failures = Counter(dict.fromkeys(checks, 0))
         self.examples: dict[str, list[str]] = {}
-        self.counts: Counter[str] = Counter()  # of the records
+        self.counts: Counter[str] = Counter()  # counts of the records
         self.num_records = 0
 
     def add(self, check: str, examples: Iterable[str], count: int = 1) -> None:

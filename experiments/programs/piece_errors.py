@@ -15,12 +15,12 @@ from albert_tf.io.json_files import write_json
 from albert_tf.records.shards import open_shards
 
 _BATCH_SIZE = 64
-# Of text of training, on which the model goes on: some 120,000 masked tokens.
+# Batches of the text that training continues on: some 120,000 masked tokens.
 _NUM_BATCHES = 200
 # Masked tokens with the mean error that every piece has beside its own, since
 # most pieces are met a few times.
 _PRIOR = 10
-# Of the masks, other than those of training.
+# The seed of the masks, other than those of training.
 _SEED = 54321
 
 

@@ -352,7 +352,8 @@ def _bytes(array: np.ndarray, wanted: str) -> np.ndarray:
 def _reason(message: str, inputs: Mapping[str, np.ndarray]) -> str:
     """Returns the part of TensorFlow's message that has the fault."""
     if _UNPARSED in message:
-        # With the record, whatever its bytes are, and not its row.
+        # TensorFlow reports the record, whatever its bytes are, and not its
+        # row.
         rows = inputs["examples"].tolist()
         faults = (n for n, row in enumerate(rows) if not _is_example(row))
         row = next(faults, "one of them")

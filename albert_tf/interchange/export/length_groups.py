@@ -18,7 +18,8 @@ _WIDTHS = (32, 64, 128, 256)
 # The most in a micro-batch. (mini and base on two cores: 512 and more are no
 # faster.)
 MICRO_BATCH_TOKENS = 256
-# At the same time: memory is bounded however many windows a context has.
+# The most that are computed at a time: memory is bounded however many windows a
+# context has.
 _MICRO_BATCHES = 16
 # Keep the loop from the optimizer of a session, which TensorFlow Serving runs
 # an export in: an iteration would wait for all values of the one before. (It

@@ -168,7 +168,7 @@ def _write_files(
     with open(os.path.join(extra, "tf_serving_warmup_requests"), "wb") as file:
         write_records(file, warm_up_requests(module, name))
     quoted = json.dumps(name, ensure_ascii=False)[1:-1]
-    # Those in the file: asked for here, each would be traced once more.
+    # The file is read: asking the module would trace each signature again.
     signatures = written_signatures(directory)
     for path, text in (
         ("assets.extra/models.config", _MODELS.replace("NAME", quoted)),

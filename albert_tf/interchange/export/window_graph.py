@@ -84,7 +84,8 @@ def without_spaces(
     visible = tf.cast(visible, tf.int32)
     after = tf.searchsorted(visible, first + starts.flat_values)
     before = tf.searchsorted(visible, first + ends.flat_values)
-    # Beyond the last, and before the first.
+    # The last entry stands beyond all visible characters, the first before
+    # them.
     end = tf.size(is_space.flat_values)
     starts = tf.gather(tf.concat([visible, [end]], 0), after)
     ends = tf.gather(tf.concat([[0], visible + 1], 0), before)

@@ -9,12 +9,13 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 NGRAM_BUCKETS = 2**15
-# Of the vector. A weight learns by about the learning rate in a step, and one
-# of a rare n-gram in few: so that rates for the encoder serve it too.
+# The length of the vector. A weight learns by about the learning rate in a
+# step, and one of a rare n-gram in few: so that rates for the encoder serve it
+# too.
 _LENGTH = 40.0
-# Of the cosine of two texts, one feature beside so many.
+# The factor of the cosine of two texts, one feature beside so many.
 _COSINE_SCALE = 4 * _LENGTH
-# Of the n-grams of one of two texts: what they have in common says more.
+# The factor of the n-grams of a single text: what two have in common says more.
 _SINGLE_SCALE = 0.5
 COMPARISON_WIDTH = 4 * NGRAM_BUCKETS + 1
 # Odd, so that the first of a pair alone would reach every bucket. Where the

@@ -222,5 +222,5 @@ def _checked_size(config: Any, path: str) -> tuple[int, float]:
         f"{path}: r={shown(rank)} and lora_alpha={shown(alpha)} must be a "
         "whole number from 1 and a number.",
     )
-    # Its factor is alpha / sqrt(r) in place of alpha / r.
+    # The factor of rsLoRA is alpha / sqrt(r) in place of alpha / r.
     return rank, alpha * math.sqrt(rank) if is_by_root else alpha

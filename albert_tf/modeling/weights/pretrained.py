@@ -181,7 +181,7 @@ def check_contents(directory: str) -> None:
                 for path in paths
                 if files.isfile(os.path.join(path, CONFIG_FILE))
             ]
-    # By their numbers, of which the last may be the best.
+    # Checkpoints are sorted by number; the last may be the best.
     found.sort(key=lambda path: (len(path), path))
     require(
         not found,

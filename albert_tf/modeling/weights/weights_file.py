@@ -64,7 +64,7 @@ _PICKLE = (
     "opened here"
 )
 _NOT_READ = "is not read here, only model.safetensors is"
-# Such as those of a variant, model.fp16.safetensors.
+# A variant has such other names, as model.fp16.safetensors.
 _RENAMED = "is not read under this name, only model.safetensors is"
 # Endings of names: why such a file is not read, and the option with which
 # transformers reads it.

@@ -10,7 +10,7 @@ import numpy as np
 from albert_tf.config import require
 from albert_tf.tasks.kinds.base import Kind
 
-# Of all classes: 160 MB.
+# The limit for all classes together: 160 MB.
 _MAX_PARAMETERS = 20_000_000
 # The features of a pair are four of each word, see `_features`.
 _PARTS_OF_PAIRS = 4

@@ -74,7 +74,7 @@ def check_columns(
     rows whose labels an annotator did not accept. Raises UserError for a column
     that no row has; a row that lacks one is bad.
     """
-    # Of several labels in one column there may be none.
+    # A column of several labels may be empty: an example may have none.
     unknown = {"-1", "-1.0"} | ({""} if "labels" not in roles else set())
     labelled = labelled or _has_values(rows, labels, unknown)
     needed = {name for names in roles.values() for name in names}

@@ -48,7 +48,7 @@ def read_conll(
     """
     lines = list(_lines(path))
     columns = [word_column, tag_column]
-    # From the front and from the back: they must not meet.
+    # Columns from the front and from the back must not meet.
     needed = max(max(columns) + 1, 0) + max(-min(columns), 0)
     if not tagged and _width(lines) < needed:
         columns = [word_column]

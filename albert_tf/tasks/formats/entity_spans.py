@@ -22,7 +22,7 @@ TAGS_ADVICE = (
 )
 # The keys of an entity, and those of doccano and Label Studio.
 _KEYS = (("start", "start_offset"), ("end", "end_offset"), ("label", "labels"))
-# Where other programs count to.
+# Other programs count to the last character.
 _OF_LAST = " (an end is the offset after the last character)"
 
 

@@ -122,7 +122,8 @@ def array_elements(
             raise fault(error.pos, error.msg) from None
         except RecursionError as error:
             raise fault(start, str(error)) from None
-        # Between tokens alone, so that an element is a line of JSON lines.
+        # Line feeds are between tokens alone, so that an element is a line of
+        # JSON lines.
         yield location(start), text[start:end].replace("\n", " ")
         end = _after_blanks(text, end)
         mark = text[end : end + 1]

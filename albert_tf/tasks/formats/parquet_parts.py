@@ -6,7 +6,7 @@ import re
 from albert_tf.config import require
 from albert_tf.io import files
 
-# At the end of the names of parts that `push_to_hub` wrote.
+# The ending of the names of parts that `push_to_hub` wrote.
 _DIGEST = "-[0-9a-f]{16}"
 # The first of the parts of a table, as the hub's data sets are divided.
 FIRST_PART = re.compile(rf"(.+)-00000-of-([0-9]{{5}})({_DIGEST})?\.parquet")

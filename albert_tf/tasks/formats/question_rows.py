@@ -25,7 +25,8 @@ from albert_tf.tasks.formats.squad import (
 )
 from albert_tf.tasks.formats.tables import read_lines
 
-# Of files that have rows; a .json may have them, or be one of SQuAD's own.
+# Extensions of files with rows; a .json may have them, or be one of SQuAD's
+# own.
 QUESTION_ROWS = (JSON_LINES, ".ndjson", PARQUET)
 _ANSWERS = "answers"
 _COLUMNS = ("context", "question", _ANSWERS)

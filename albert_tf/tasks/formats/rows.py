@@ -43,7 +43,7 @@ from albert_tf.tasks.formats.tables import (
 from albert_tf.tasks.splits import WITHOUT_FLAGS, Split
 
 LABEL_COLUMN, LABELS_COLUMN = "label", "labels"
-# Of texts that are files: a name in predictions.
+# The column of predictions that names a text's file.
 FILE_COLUMN = "file"
 Made = TypeVar("Made")
 
@@ -312,7 +312,7 @@ def json_record(line: tuple[str, str]) -> Record:
         raise RowError(
             location, "expected an object", f", got {shown_json(value)}"
         )
-    # As those of tables, which --columns can name.
+    # Names are stripped like those of tables, which --columns can name.
     stripped = {name.strip(): cell for name, cell in value.items()}
     return Record(stripped if len(stripped) == len(value) else value, location)
 

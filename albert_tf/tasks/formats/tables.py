@@ -16,7 +16,7 @@ from albert_tf.config import Log, UserError, lookup, require
 from albert_tf.io.compression import open_plain
 from albert_tf.io.encoding import HEAD_BYTES, refuse_other_than_text
 
-# By the extension of a file.
+# Separators by the extension of a file.
 DELIMITERS = {".tsv": "\t", ".csv": ","}
 SEPARATORS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "vertical bar"}
 
@@ -179,7 +179,7 @@ class _Notes:
     def add(self, row: Row) -> None:
         self._num_rows += 1
         if self._longest is None or row.num_lines > self._longest.num_lines:
-            # Its text may be long.
+            # A row's text may be long.
             self._longest = dataclasses.replace(row, fields=[], text="")
         if any(field.endswith("\\") for field in row.fields):
             self._num_escaped += 1

@@ -41,7 +41,7 @@ _MANY = 20
 # may well be classes.
 _MISSING = {"\\N", "NULL", "null", "NaN", "nan", "<NA>", "#N/A", "-", "unsup"}
 _QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
-# As programs print a list of several labels.
+# A list of several labels, as programs print it.
 _LIST = re.compile(r"""[\[{(].*[,"'].*[\])}]""", re.DOTALL)
 
 
@@ -136,7 +136,7 @@ class Classification(TextKind, ClassKind):
     name = "classification"
     head = "classification"
     labelled = True
-    # Of models with several labels an export has no `label`.
+    # Exports of models with several labels have no `label`.
     exported = ("text", "label")
     label_type = np.int32
 
@@ -298,7 +298,7 @@ def _simplified(label: str) -> str:
     if is_number(label):
         return f"{float(label):g}"
     text = unicodedata.normalize("NFKC", label).casefold()
-    # Such as zero-width spaces.
+    # Characters of this category are invisible, such as zero-width spaces.
     return "".join(c for c in text if unicodedata.category(c) != "Cf")
 
 

@@ -181,7 +181,7 @@ class MultiLabelClassification(TextKind):
     ) -> list[np.ndarray]:
         """Returns each example's probabilities, float64 `[labels]`."""
         logits = np.array(outputs["logits"], np.float64)
-        # Without overflow.
+        # This form of the sigmoid does not overflow.
         return list(np.exp(-np.logaddexp(0.0, -logits)))
 
     def exported_predictions(

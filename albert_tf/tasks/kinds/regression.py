@@ -23,7 +23,7 @@ from albert_tf.tasks.kinds.base import (
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 from albert_tf.tasks.number_labels import number_of
 
-# Of means and deviations; STS-B has 2.7 and 1.5.
+# Bounds of means and deviations that need no units; STS-B has 2.7 and 1.5.
 _LARGE, _SMALL = 10.0, 0.1
 _ROUNDING = float(np.finfo(np.float32).eps)
 

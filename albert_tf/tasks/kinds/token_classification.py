@@ -138,7 +138,7 @@ class TokenClassification(ClassKind):
         `label_weights` are 1 at each word's first sub-token and 0 elsewhere.
         """
         distinct = list(dict.fromkeys(w for e in examples for w in e.words))
-        # At least one piece each: no word may get lost.
+        # Every word has at least one piece: none may get lost.
         pieces = {
             word: ids or [tokenizer.unk_id]
             for word, ids in zip(

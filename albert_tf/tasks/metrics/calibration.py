@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 _NUM_BINS = 15
-# Those of the setting `temperature`.
+# The bounds of the setting `temperature`.
 _LOWEST, _HIGHEST = 0.01, 100.0
 # The standard deviation of its logarithm that is expected beforehand. Where
 # all answers are right the likelihood alone has no best temperature.

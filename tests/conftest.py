@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     # What is imported stays: a tenth of the time went into looking through it.
     gc.freeze()
-    # As much as a tenth again went into looking through what tests have made.
+    # Another tenth went into looking through what tests have made.
     gc.set_threshold(20000, 20, 50)
 
 
@@ -54,7 +54,7 @@ def invented_sentences(number, seed=7):
     words = ["the", "of", "and"]
     for _ in range(300):
         words.append("".join(rng.choices(SYLLABLES, k=rng.randint(1, 3))))
-    # As in a language, a few words are most of the text.
+    # A few words are most of the text, like in a language.
     frequencies = [1 / rank for rank in range(1, len(words) + 1)]
     sentences = []
     for _ in range(number):

@@ -14,7 +14,7 @@ from albert_tf.records.shards import (
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 LENGTH, SLOTS = 12, 3
-# Of the eleven tokens of a pair two are masked.
+# Two of the eleven tokens of a pair are masked.
 MASKING = MaskingConfig(masked_lm_prob=0.2)
 PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d ##e ##f"
 TOKENIZER = WordPieceTokenizer(PIECES.split())

@@ -191,7 +191,7 @@ class NumpyAlbert:
         ):
             x = self.dense(x, "projection")
         mask = features["input_mask"].astype("float64")
-        # Of every block, as the last call found them.
+        # Arrays of every block, from the last call.
         self.hidden_states, self.attentions = [x], []
         for site, (attention, feed_forward) in enumerate(self.names(), 1):
             x = self.attention(x, mask, attention, site)

@@ -63,7 +63,7 @@ def flags_of(config, shards_dir, run_dir):
         f"--train_data={shards_dir}",
         f"--eval_data={shards_dir}",
         f"--run_dir={run_dir}",
-        # Its clock times differ.
+        # A report's clock times differ.
         "--noreport",
         *(f"--{name}={value}" for name, value in settings.items()),
     ]
@@ -121,7 +121,7 @@ class PowerCut(BaseException):
 
 
 def after_calls(number, act, setattr_=setattr):
-    """From now on `act` is called after so many calls of the trainer."""
+    """Makes `act` be called after so many calls of the trainer."""
     calls = itertools.count(1)
     plain_steps = loop.Trainer.train_steps
 
@@ -135,7 +135,7 @@ def after_calls(number, act, setattr_=setattr):
 
 
 def cut_power(monkeypatch, after):
-    """From now on a run ends after so many calls of the trainer."""
+    """Makes a run end after so many calls of the trainer."""
 
     def cut():
         raise PowerCut
@@ -149,7 +149,7 @@ def terminate():
 
 
 def compile_nothing(monkeypatch):
-    """From now on steps and evaluations return invented numbers at once.
+    """Makes steps and evaluations return invented numbers at once.
 
     To test the loop alone. A batch with an infinite weight has an infinite
     loss.

@@ -20,7 +20,7 @@ def operations(directory):
 
 def foreign_operations(directory):
     """Returns the operations of a SavedModel that are not TensorFlow's own."""
-    # Those of TensorFlow Text are registered too once it is imported.
+    # TensorFlow Text registers operations too once it is imported.
     return {
         name
         for name in operations(directory)

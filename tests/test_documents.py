@@ -220,7 +220,7 @@ def smaller(program, arguments):
 
 @pytest.mark.slow
 def test_blocks_run(tmp_path, sentences, tiny_tokenizer, monkeypatch):
-    """In the order of the documents, with what those before have made."""
+    """Runs blocks in the documents' order, with what those before have made."""
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path, sentences)
     save_squad_model(tmp_path / "runs/squad/run-1", tiny_tokenizer)

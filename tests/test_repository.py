@@ -1,10 +1,15 @@
-"""The map of WORKSPACE.md names every module, and modules have good names."""
+"""The map of WORKSPACE.md, names of modules, and how comments begin."""
 
+import ast
+import io
 import re
+import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = ("albert_tf", "benchmarks", "bin", "data_prep", "experiments")
+# First words of what lacks a subject, or names it elsewhere.
+_FRAGMENT = re.compile(r"(of|as|those|its) ", re.IGNORECASE)
 
 
 def modules_named(section: str) -> set[str]:
@@ -43,3 +48,39 @@ def test_modules_are_named_after_their_subject():
         path.stem for top in TOP_LEVEL for path in (ROOT / top).rglob("*.py")
     }
     assert not names & {"util", "utils", "helper", "helpers", "misc"}
+
+
+def first_lines(source: str) -> list[tuple[int, str]]:
+    """Returns the line number and first line of comments and docstrings.
+
+    Comments on lines below each other are one comment.
+    """
+    found, above = [], 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            is_alone = not token.line[:column].strip()
+            if not is_alone or above != row - 1:
+                found.append((row, token.string.lstrip("# ")))
+            above = row if is_alone else 0
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(
+            node,
+            ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
+        ) and (text := ast.get_docstring(node)):
+            found.append((node.body[0].lineno, text))
+    return found
+
+
+def test_comments_and_docstrings_begin_with_a_subject():
+    # Parsing every file takes seconds: most have no such word anywhere.
+    possible = re.compile(rf'(#|""")\s*{_FRAGMENT.pattern}', re.IGNORECASE)
+    fragments = [
+        f"{path.relative_to(ROOT)}:{number}: {line}"
+        for top in (*TOP_LEVEL, "examples", "tests")
+        for path in sorted((ROOT / top).rglob("*.py"))
+        if possible.search(source := path.read_text(encoding="utf-8"))
+        for number, line in first_lines(source)
+        if _FRAGMENT.match(line)
+    ]
+    assert fragments == []

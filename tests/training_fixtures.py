@@ -74,7 +74,7 @@ def classifier(tiny_tokenizer):
 
 @pytest.fixture(scope="session")
 def export_dir(tmp_path_factory, classifier):
-    """Its export: `mood`, version 1."""
+    """The classifier's export: `mood`, version 1."""
     directory = str(tmp_path_factory.mktemp("export") / "mood")
     origin = {"command": "`export | all`"}
     export_saved_model(classifier, directory, origin=origin)
@@ -139,7 +139,7 @@ def start_run(small_config, shards_dir, tmp_path):
 
 @pytest.fixture
 def fake_run(start_run, monkeypatch):
-    """As `start_run`, with invented numbers."""
+    """A `start_run` with invented numbers."""
     compile_nothing(monkeypatch)
     return start_run
 

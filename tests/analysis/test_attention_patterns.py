@@ -31,7 +31,7 @@ def test_distance_is_a_mean_over_real_tokens():
 
 
 def test_a_head_that_attends_to_all_alike():
-    # Of four tokens 6/4, 4/4, 4/4 and 6/4; of two 1/2 each.
+    # Four tokens have distances 6/4, 4/4, 4/4 and 6/4; two have 1/2 each.
     assert uniform_distance(MASK) == (20 / 4 + 2 / 2) / 6
 
 

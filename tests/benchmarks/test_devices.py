@@ -98,7 +98,7 @@ def test_the_bound_is_the_slower_of_arithmetic_and_memory():
 
 
 def test_a_sum_goes_around_the_ring_twice():
-    # Of four chips each sends three quarters of the bytes, and once more.
+    # Each of four chips sends three quarters of the bytes, and once more.
     seconds = chips.all_reduce_seconds(chips.CHIPS["v5e"], 200e9, 4)
     assert seconds == pytest.approx(1.5)
     assert chips.all_reduce_seconds(chips.CHIPS["v5e"], 200e9, 1) == 0

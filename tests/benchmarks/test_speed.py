@@ -54,7 +54,7 @@ def test_results_are_printed_and_written(tmp_path, sentences):
     work.mkdir()
     (tmp_path / "text.txt").write_text("\n".join(sentences))
     flags = [
-        # With fresh processes, for the stage and for each side.
+        # The stage and each side run in fresh processes.
         "--stages=featurisation",
         f"--input={tmp_path}/text.txt",
         "--vocab_size=200",

@@ -34,7 +34,7 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process):
             (row["side"], row["measure"]): row["values"][0]
             for row in run_stage(stage, workspace, 1)
         }
-        # Its memory is that of a process of its own.
+        # Recomputation measures the memory of a process of its own.
         for name, stage in STAGES.items()
         if name != "recomputation"
     }
@@ -54,7 +54,7 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process):
 def test_each_side_of_recomputation_is_measured_with_its_setting(
     workspace, in_process, monkeypatch
 ):
-    """By calls: that memory is saved is tested with the model."""
+    """Counts calls: that memory is saved is tested with the model."""
     calls = []
     monkeypatch.setattr(
         weight_values,

@@ -191,7 +191,7 @@ def test_paths_may_begin_in_the_home_directory(monkeypatch):
 
 def test_a_local_cluster_runs_the_program_once_for_each_worker():
     text = (
-        # In one write: the other worker writes, too.
+        # It is one write: the other worker writes, too.
         "print(command_line.with_flags(RuntimeConfig()).cluster + ' ' + "
         "os.environ['TF_CONFIG']); raise RunStopped('a worker was lost', 75)"
     )
@@ -284,7 +284,7 @@ def test_memory_lies_in_one_arena_per_core(setting):
     [("RunStopped('saved', 143)", 143), ("KeyboardInterrupt", 130)],
 )
 def test_a_status_does_not_depend_on_a_reader(error, status):
-    # As in `program 2>&1 | tee log`, where Ctrl-C ends tee first.
+    # This is `program 2>&1 | tee log`, where Ctrl-C ends tee first.
     program = (
         "from albert_tf.cluster.stops import RunStopped\n"
         "from bin import command_line\n"

@@ -52,7 +52,7 @@ def test_helpshort_of_every_program_loads_no_tensorflow():
     assert ends == dict.fromkeys(PROGRAMS, "1 []"), output
     for name in PROGRAMS:
         assert f"\n{name}:\n" in output
-    # Those of settings and of shared modules are flags of the program too.
+    # Flags of settings and of shared modules are the program's too.
     for text in ("Default: 0.00176.", "\n  --run_dir:", "\n  --columns:"):
         assert text in output
 

@@ -27,7 +27,7 @@ def test_the_rate_uses_the_median_time(monkeypatch):
         assert left.dtype == right.dtype == dtype
         (rows, inner), (_, columns) = left.shape, right.shape
         assert columns == 4 * inner
-        # Its rows would share places of the cache.
+        # Rows of a power of 2 would share places of the cache.
         assert columns & (columns - 1)
         assert rate == pytest.approx(2 * rows * inner * columns / 0.5)
 

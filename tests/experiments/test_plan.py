@@ -1,4 +1,4 @@
-"""From the paper's tables to jobs."""
+"""The jobs that the rows of the paper's tables need."""
 
 import dataclasses
 

@@ -244,7 +244,7 @@ def test_untrained_models_are_drawn(tmp_path):
     assert "seeds" not in text.split("<table>")[1]
 
 
-# Of the rows of table domain: word accuracy and nats on the domain, general.
+# The rows of table domain: word accuracy and nats on the domain, general.
 ON_TEXTS = {
     "no adaptation": ((0.10, 9.0), (0.30, 4.0)),
     "longer on general text": ((0.11, 8.9), (0.31, 3.9)),

@@ -63,7 +63,7 @@ def test_a_directory_there_and_back(saved, head, pooling):
 
 @pytest.mark.parametrize("head", HEADS)
 def test_transformers_does_not_take_the_weights_for_its_own(saved, head):
-    """Its Auto classes look at the names of the weights alone."""
+    """The Auto classes look at the names of the weights alone."""
     common = saved(head, "common")
     assert "pooling" not in pathlib.Path(common, "config.json").read_text()
     for pooling in OWN:

@@ -48,7 +48,7 @@ def encoder(tmp_path, tiny_tokenizer):
         (LEGACY | {"pooling_mode_cls_token": True}, (), None),
         ({"pooling_mode": "cls"}, ("Normalize",), "first"),
         ({"pooling_mode": ["mean", "max"]}, (), "mean_max"),
-        # In this order the halves of a vector are the other way round.
+        # The halves of a vector are the other way round in this order.
         (LEGACY | {"pooling_mode_max_tokens": True}, (), None),
         ({"pooling_mode": "lasttoken"}, (), None),
         ({"pooling_mode": "mean"}, ("Dense",), None),

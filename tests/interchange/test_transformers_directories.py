@@ -68,7 +68,7 @@ def saved_there(tmp_path, tiny_tokenizer):
 
     def directory(source, head, **changes):
         ours = save(tmp_path / "ours", built(source, **changes), tiny_tokenizer)
-        # Its classes have a pooler where a head reads it.
+        # The classes of transformers have a pooler where a head reads it.
         has_pooler = head in (*POOLED, "multiple_choice")
         model = built(head, pooler=has_pooler, **changes)
         theirs = save(tmp_path / "theirs", model, tiny_tokenizer)
@@ -165,7 +165,7 @@ def test_classes_that_are_bare_encoders_there(saved_there):
     ("source", "changes", "labels"),
     [
         ("regression", {"problem_type": "single_label_classification"}, 3),
-        # As transformers decides where no type is given.
+        # transformers decides so where no type is given.
         ("regression", {"problem_type": None}, 3),
         ("classification", {"problem_type": None, "id2label": {"0": "a"}}, 0),
         ("classification", {"problem_type": "regression", "num_labels": 1}, 0),

@@ -62,7 +62,7 @@ def test_what_a_killed_process_has_left_goes(tmp_path, writer):
     process, left = writer(path)
     process.kill()
     process.wait()
-    # As those of earlier versions, without a lock; and one of somebody.
+    # Two directories have no lock: one of an earlier version, and somebody's.
     for name in ("vocab.writing-0123456789ab", "vocab.writing-notes"):
         (tmp_path / name).mkdir()
     (tmp_path / "vocab.writing-ba9876543210.lock").touch()

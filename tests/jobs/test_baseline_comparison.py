@@ -38,7 +38,7 @@ TITLE = "TF-IDF with a linear model"
             "accuracy 73.0% cannot be told apart from {} (74.5%; 95% "
             "interval of the difference -4.0 to 0.0, 872 examples).",
         ),
-        # In percent already.
+        # This metric is in percent already.
         (
             *("f1", 31.2, 13.1, (16.2, 20.0)),
             "f1 31.2 is 18.1 better than {} (13.1; 95% interval 16.2 to "

@@ -130,7 +130,7 @@ def test_it_learns_beyond_the_majority_class(finished):
 
 
 def test_what_is_not_set_is_the_recipes(data_dir, pretrained, monkeypatch):
-    """As in the program, which calls the same function."""
+    """Calls the function that the program calls."""
     # config.json is the description of the job.
     monkeypatch.setattr(finetune, "train", lambda job: job.description())
     log = []
@@ -156,7 +156,7 @@ def test_what_is_not_set_is_the_recipes(data_dir, pretrained, monkeypatch):
     assert found["model"]["pooling"] == expected["pooling"] == "mean_ngrams"
     lengths = found["config"]["features"]["max_seq_length"]
     assert lengths == initial.max_position_embeddings < 512
-    # Of a context and a choice, neither of which would be left otherwise.
+    # A context and a choice share them; otherwise neither would be left.
     choices = found["config"]["features"]["max_choice_length"]
     assert choices == lengths // 2 < FeatureConfig().max_choice_length
     assert f"max_seq_length={lengths}: the model has no more positions." in log
@@ -209,7 +209,7 @@ def test_folds_of_one_file_are_not_repeated(data_dir, pretrained, tmp_path):
         str(run_dir / "fold-2"), CLASSIFICATION, str(table)
     )
     assert page.title == "fold-2: fine-tuning on classification"
-    # As after a kill during the second.
+    # The directory looks like after a kill during the second.
     before = contents(run_dir / "fold-1")
     shutil.rmtree(run_dir / "fold-2")
     again = cross_validate()
@@ -348,7 +348,7 @@ def test_texts_longer_than_those_of_pretraining(jobs, pretrained, tmp_path):
 def test_interrupted_and_resumed_is_the_same_run(
     pretrained, tmp_path, monkeypatch
 ):
-    """With texts of two lengths: sums must not depend on the past.
+    """Has texts of two lengths: sums must not depend on the past.
 
     Dropout is on.
     """
@@ -474,7 +474,7 @@ def test_classes_weigh_in_training_alone(jobs, data_dir, pretrained, tmp_path):
 
 @pytest.mark.slow
 def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
-    """As the large second models end where the rate is too high for them."""
+    """Large second models end like this where the rate is too high for them."""
     settings = {"learning_rate": 0.5, "num_train_steps": 6}
     weights = find_initial_weights(pretrained)
     shapes = {
@@ -522,7 +522,7 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
     ],
 )
 def test_user_errors(tmp_path, pretrained, labels, changes, message):
-    """With these labels of two training examples and one dev example."""
+    """Trains on two examples with these labels, and one dev example."""
     rows = [f"a\t{label}" for label in labels]
     directory = write_task(tmp_path, rows[:2], rows[2:])
     with pytest.raises(UserError, match=message):
@@ -761,7 +761,7 @@ def test_early_stopping_ends_with_the_best(
 def test_without_a_best_evaluation_the_last_step_is_the_model(
     invented, wrong_dir, pretrained, tmp_path, capsys
 ):
-    """As a correlation of answers that are all alike is not defined."""
+    """A correlation of answers that are all alike is not defined."""
     invented(np.nan)
     settings = UNLEARNING | {"early_stopping_patience": 1}
     run_dir = tmp_path / "run"
@@ -795,7 +795,7 @@ def test_probabilities_without_a_temperature(adapted):
 
 @pytest.mark.slow
 def test_a_run_ends_with_a_report(data_dir, pretrained, tmp_path, monkeypatch):
-    """Of the best model, also after the run; the answers are the same."""
+    """The page is of the best model, after the run too, with equal answers."""
     page = finetuning_job.finetuning_page
     pages = []
     monkeypatch.setattr(

@@ -52,7 +52,7 @@ def test_artifacts(finished, small_config):
 
 @pytest.mark.slow
 def test_trust_ratios_are_logged(finished):
-    """Of every matrix; the Monitor summarises them."""
+    """Every matrix has one; the Monitor summarises them."""
     run_dir, _ = finished
     matrices = {
         f"trust_ratio/{path}"
@@ -83,7 +83,7 @@ def test_early_stopping_keeps_the_best(fake_run, tmp_path):
 def test_a_metric_that_was_never_defined(
     fake_run, tmp_path, capsys, monkeypatch
 ):
-    """As correlations of answers that are all alike are not."""
+    """Correlations of answers that are all alike are not defined."""
     found = pretrain.evaluate_pretraining() | {"masked_lm_accuracy": np.nan}
     monkeypatch.setattr(pretrain, "evaluate_pretraining", lambda *_: found)
     fake_run(
@@ -416,7 +416,7 @@ def test_starts_from_given_weights(finished, fake_run, tmp_path):
 
 @pytest.mark.slow
 def test_it_learns(small_config, tiny_directory, tmp_path):
-    """On text whose every word and order follows from its neighbours."""
+    """Every word and order of the text follows from its neighbours."""
     words = ["bada", "gule", "mizo", "tepu", "rika", "sovu", "naje", "hobi"]
     sentences = [
         f"The {words[n % 8]} of {words[(n + 1) % 8]} and the "

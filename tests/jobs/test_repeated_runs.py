@@ -17,9 +17,9 @@ from albert_tf.jobs.repeated_runs import (
 )
 from albert_tf.rundir.run_results import write_comparison
 
-# By seed: accuracy at each evaluation.
+# Accuracies at each evaluation, by seed.
 ACCURACIES = {7: [0.5, 0.9, 0.8], 8: [0.6, 0.6, 0.7], 9: [None, 0.2, 0.1]}
-# Of the best.
+# The steps of the best ones.
 STEPS = {7: 20, 8: 30, 9: 20}
 
 

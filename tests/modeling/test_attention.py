@@ -68,7 +68,7 @@ def results(function, length, dtype="float32"):
 def test_blocks_give_the_context_and_gradients_of_the_whole(
     form, length, dtype, tolerance, monkeypatch
 ):
-    # Of 12 queries three whole blocks, of 7 one that is padded.
+    # 12 queries are three whole blocks; 7 have one that is padded.
     monkeypatch.setattr(attention, "LONGEST_CHUNK", 4)
     run = results
     if form != "eager":

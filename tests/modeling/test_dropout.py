@@ -175,6 +175,6 @@ def test_the_numbers_of_elements_are_computed_not_stored():
         lower = drop.experimental_get_compiler_ir(inputs, keys)
         return lower(stage="stablehlo")
 
-    # Those of a row and a column are stored, in eight digits each.
+    # The numbers of a row and a column are stored, in eight digits each.
     grown = len(program(4, 4, 128, 128)) - len(program(2, 2, 16, 16))
     assert grown < 8 * (4 * 128 + 128) + 1000

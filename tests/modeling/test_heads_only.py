@@ -34,7 +34,7 @@ PLANS = {
 
 def pretraining_batch(config):
     features = random_features(config)
-    # As padding has it, and a position that is masked twice.
+    # Padding has such positions; another one is masked twice.
     features["masked_lm_positions"][:, 2:] = 0
     features["masked_lm_positions"][0] = [5, 5, 1, 0]
     return features

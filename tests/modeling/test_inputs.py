@@ -71,7 +71,7 @@ def test_names_of_transformers_are_read():
     expected = np.asarray(model(features)["logits"])
     names = {"input_mask": "attention_mask", "segment_ids": "token_type_ids"}
     theirs = {names.get(n, n): v.astype(int) for n, v in features.items()}
-    # As what their tokenizers return: a mapping that is no dictionary.
+    # Their tokenizers return a mapping that is no dictionary.
     for given in (theirs, collections.UserDict(theirs)):
         np.testing.assert_array_equal(model(given)["logits"], expected)
     both = model({**theirs, **features})["logits"]

@@ -136,7 +136,7 @@ def test_a_shared_weight_gets_the_sum_of_its_gradients(uses):
             shared, total = weight, 0.0
             for number, part in enumerate(parts, start=1):
                 used, shared = shared_use(shared, weight, number == uses)
-                # Of the second power, so that values count too.
+                # The second power makes the values count too.
                 total += tf.reduce_sum(used * used * part)
         return tape.gradient(total, weight)
 

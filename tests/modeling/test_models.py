@@ -148,7 +148,7 @@ def test_groups_are_not_divided_in_floating_point():
 
 
 def test_settings_of_a_model_can_be_pickled():
-    # Those of a layer that are lists or dictionaries Keras wraps.
+    # Keras wraps the lists and dictionaries that a layer has.
     options = {"start_n_top": 2, "end_n_top": 3}
     model = AlbertForAnswerableQuestions(SMALL, head_options=options)
     for value in (model.head_options, model.config, model.labels):

@@ -51,7 +51,7 @@ def test_recomputed_gradients_are_equal(changes):
     config = override(SMALL, DROPOUT | changes)
     model = randomise(AlbertForPretraining(config, dtype=DOUBLE))
     features = random_features(config)
-    # With keys, and with masks that are drawn: once for both computations.
+    # Masks are of keys, or are drawn: once for both computations.
     assert_recomputed_equal(model, features)
     assert_recomputed_equal(model, features, keys=None)
 
@@ -155,7 +155,7 @@ for remat in REMAT:
 
 @pytest.mark.slow
 def test_shared_use_and_recomputation_save_memory(tmp_path):
-    """By TensorFlow's own count of the bytes that tensors hold."""
+    """Reads TensorFlow's own count of the bytes that tensors hold."""
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", MEMORY_OF_A_STEP],
@@ -166,10 +166,10 @@ def test_shared_use_and_recomputation_save_memory(tmp_path):
         text=True,
     )
     plain, selective, full = map(float, done.stdout.split()[-3:])
-    # In units of the weights: plain 9, what 8 applications computed and a few
-    # gradients; full 6, a few gradients and one application; selective 6.
-    # With activations that are kept: plain 11. With all gradients waiting for
-    # each other: plain 16, full 9 to 11.
+    # Units are the weights: plain 9, what 8 applications computed and a few
+    # gradients; full 6, a few gradients and one application; selective 6. Where
+    # activations are kept plain is 11; where all gradients wait for each other
+    # plain is 16 and full 9 to 11.
     assert 8 < plain < 10
     assert full < selective < 7
     assert full < 7

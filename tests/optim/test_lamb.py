@@ -441,7 +441,7 @@ def test_serialization():
 
 
 def test_plain_variables_of_tensorflow_are_updated_alike():
-    """By their names, where variables of Keras have paths."""
+    """They are known by name, where variables of Keras have paths."""
     weights = {"scope/kernel": [[1.0, 2.0], [3.0, 4.0]], "scope/bias": [1.0]}
     found = []
     for kind in (keras.Variable, tf.Variable):

@@ -41,7 +41,7 @@ POOLED = ("AlbertForClassification", "AlbertForMultipleChoice")
 
 
 def architecture(shape):
-    """With dropout: its masks are a function of keys on every backend."""
+    """Dropout is on: its masks are a function of keys on every backend."""
     changes = {
         "vocab_size": 31,
         "embedding_size": 6,

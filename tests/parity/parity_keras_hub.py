@@ -28,7 +28,7 @@ BOUND = 1e-5
 
 @st.composite
 def architectures(draw, vocab_size):
-    """Those that KerasHub has: tanh GELU, an epsilon of 1e-12."""
+    """Draws what KerasHub has: tanh GELU, an epsilon of 1e-12."""
     heads = draw(st.sampled_from([1, 2, 3]))
     hidden_size = heads * draw(st.sampled_from([4, 6]))
     layers = draw(st.integers(1, 4))

@@ -32,7 +32,7 @@ from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 from tests.numpy_albert import randomise
 
-# As users of both may count on, relative to the largest output.
+# Users of both may count on this, relative to the largest output.
 BOUND = 1e-5
 CONFIG = override(
     ModelConfig(),
@@ -51,7 +51,7 @@ LABELS = {
     "AlbertForClassification": ["bad", "good", "neither"],
     "AlbertForTokenClassification": ["O", "B-PER", "I-PER"],
 }
-# By our class: theirs, the class that comes back, and our names of the
+# Their class for each of ours, the class that comes back, and our names of the
 # outputs of theirs.
 COUNTERPARTS = {
     "AlbertModel": ("AlbertModel", {"last_hidden_state": "sequence_output"}),
@@ -332,7 +332,7 @@ def test_trained_there(saved, tmp_path, record_difference, source, job):
     way = list(WAYS)[number % len(WAYS)]
     ours, arguments, labels = TRAINED[job]
     theirs, names = COUNTERPARTS[ours]
-    # With float16, copies of shared weights that are trained apart.
+    # Copies of shared weights are trained apart in float16.
     sharing = "ffn" if way == "float16" else "all"
     _, directory = saved(source, sharing=sharing)
     model = getattr(transformers, theirs).from_pretrained(

@@ -24,7 +24,7 @@ from albert_tf.modeling.weights.names import named_weights
 # some ten roundings in a row, and normalisation divides by what is left of
 # differences: 1e-6 is common, 1e-5 is what users of both may count on.
 OUTPUT_BOUND = 1e-5
-# On the way back the same roundings meet those of the way there.
+# The way back meets the same roundings as the way there.
 GRADIENT_BOUND = 1e-4
 # A gradient far below the largest one of the model is a difference of larger
 # numbers and rounded like those, so it is measured by this part of the largest

@@ -227,7 +227,7 @@ def test_one_json_object_for_the_file_is_refused(tmp_path):
 
 @pytest.mark.parametrize("columns", [[], ["words=tokens"]])
 def test_lists_of_words(tmp_path, columns):
-    """By the columns of the model's task, or those that are given."""
+    """The columns are those of the model's task, or are named."""
     lines = ['{"tokens": ["Mia", "Bo", "."], "tags": [1, 2, 0]}']
     lines += ['{"tokens": "Mia"}', '{"tokens": ["New York"]}', '{"tokens": []}']
     found = of_table(

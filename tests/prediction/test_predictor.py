@@ -167,7 +167,7 @@ def test_an_example_is_made_of_a_tuple():
 
 
 def test_errors_in_place_of_answers(predictor_of):
-    """Of an item, of an example, of an answer; in a batch with good ones."""
+    """An item, an example or an answer fails, in a batch with good ones."""
     tagger = predictor_of("token_classification")
     items = ["a b", " ", ("a", "b"), UserError("Not UTF-8."), "c"]
     kind = TokenClassification()

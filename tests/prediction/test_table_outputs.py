@@ -189,7 +189,7 @@ def test_json_lines_keep_their_bytes(tmp_path):
     assert number.startswith('{"text": 7, "prediction": ')
     assert lacking.startswith('{"id": 2, "error": "')
     assert "expected the column 'text'" in json.loads(empty)["error"]
-    # As a table it has the columns of all lines, numbers as they are written.
+    # A table has the columns of all lines, numbers as they are written.
     table = write(path, "out.csv").decode().splitlines()
     assert [*csv.reader(table)][:3] == [
         ["id", "text", "x", *ADDED, "error"],
@@ -292,7 +292,7 @@ def test_names_that_are_taken(tmp_path):
     lines.write_text('{"text": "a"}\n{"text": "b", "prediction": 1}\n')
     first, _ = map(json.loads, write(lines).decode().splitlines())
     assert "prediction_2" in first and "prediction" not in first
-    # Of standard input no one knows what comes.
+    # What comes from standard input is not known beforehand.
     stored = [b'{"text": "a"}\n', b'{"text": "b", "prediction": 1}\n']
     with pytest.raises(UserError, match="line 2 has a column 'prediction',"):
         write("-", ending=".jsonl", lines=iter(stored))

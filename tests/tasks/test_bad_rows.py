@@ -58,7 +58,7 @@ def test_the_first_twenty_in_the_order_of_the_file():
 
 
 def test_a_message_is_short_whatever_stands_in_the_rows(write, tmp_path):
-    """As many rows as fit, one at least, and of each value a part."""
+    """It has as many rows as fit, at least one, and a part of each value."""
     text = 99 * "word "
     for roles in ("text=text,number=label", "text=text,labels=label"):
         write(
@@ -236,7 +236,7 @@ def test_an_empty_text_is_bad_in_every_form(tmp_path, name, role):
     pair = custom_task(["text=a", "text=b", f"{role}=label"], SKIPPING)
     found = pair.read(path, "test", ignore)
     assert [e.texts for e in found] == [("x", "y"), ("", "z"), ("", "z")]
-    # In predictions the row stays, with the error in its place.
+    # Predictions keep the row, with the error in its place.
     inputs = read_table(path, ["text=a"], "csv", ignore).read(SINGLE, ())
     errors = [str(item.error or "").rpartition(": ")[2] for item in inputs]
     assert errors == ["", *["the text is empty."] * 4]

@@ -151,7 +151,7 @@ def test_labels_of_test_files_are_optional(
         # The tags' column is missing: the last one is another.
         ("word=0,tag=-1", "a NN x O", "b NN x", "b", None),
         ("word=-2,tag=-1", "1 a O", "1 b", "b", None),
-        # With columns added after the tags, these are where they were.
+        # Columns that are added after the tags leave these where they were.
         ("word=0,tag=-1", "a NN O", "b NN O 0.9", "b", ("O",)),
         # A word of two parts: in such files only the last column is sure.
         ("word=0,tag=-1", "a O\nb b O", "b O\nc c O", "b", ("O", "O")),
@@ -287,7 +287,7 @@ def test_lists_that_do_not_fit(write, tmp_path, row, message):
 
 def test_without_columns_they_are_those_of_training(write, tmp_path):
     write("train.tsv", "said\tlabel\na\tx\n")
-    # By themselves these would be pairs, and in another order.
+    # Without those of training these would be pairs, and in another order.
     write("dev.tsv", "id\tlabel\tsaid\n7\tx\ta\n")
     write("test.tsv", "id\tsaid\n7\ta\n")
     assert CLASSIFICATION.read(str(tmp_path), "dev") == [Example(("a",), "x")]
@@ -309,12 +309,12 @@ def test_without_columns_they_are_those_of_training(write, tmp_path):
         ('""', ()),
         ("[]", ()),
         ('["a; b", 7]', ("a; b", "7")),
-        # As tables have lists.
+        # Tables have lists in this form.
         (r'"[\"a; b\", \"c\"]"', ("a; b", "c")),
         (r'"[\"[x]\", \"c\"]"', ("[x]", "c")),
-        # As the hub's go_emotions is in a table.
+        # The hub's go_emotions is like this in a table.
         ('"[2, 14]"', ("2", "14")),
-        # As Label Studio has several labels, here and in tables.
+        # Label Studio has several labels in this form, here and in tables.
         ('{"choices": ["a", "b"]}', ("a", "b")),
         (r'"{\"choices\": [\"a\", \"b\"]}"', ("a", "b")),
         ('"[c]; d"', ("[c]", "d")),

@@ -5,8 +5,8 @@ import pytest
 from albert_tf.config import UserError
 from albert_tf.tasks.glue import GLUE_TASKS
 
-# Of each task: a line of its train, dev or test file, and what is read. Quotes
-# stand alone on purpose: they mean nothing.
+# A line of each task's train, dev or test file, and what is read. Quotes stand
+# alone on purpose: they mean nothing.
 LINES = {
     ("CoLA", "train"): ('gj04\t1\t\tHe "left.', ('He "left.',), "1"),
     ("CoLA", "dev"): ("gj04\t0\t*\tHim left.", ("Him left.",), "0"),

@@ -62,7 +62,7 @@ def test_the_table_of_numbers():
     assert found["STS-B.tsv"] == (
         "index\tprediction\n0\t0.0000\n1\t5.0000\n2\t3.1416\n3\t0.0000\n"
     )
-    # Of numbers themselves nothing is taken off.
+    # Numbers themselves are not clipped.
     lines = map(json.loads, found["predictions.jsonl"].splitlines())
     assert [line["prediction"] for line in lines] == scores
 

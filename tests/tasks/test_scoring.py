@@ -25,7 +25,7 @@ def glue(tmp_path, task, labels, predictions):
     return str(tmp_path / name), table(tmp_path / f"{task}.tsv", *rows)
 
 
-# With spaces, as a program pads them.
+# A program may pad labels with spaces.
 NAMES = ("neutral", "entailment ", " contradiction", "neutral")
 NUMBERS = [0.0, 1.5, 5.0, 3.0], [1.0, 1.0, 4.0, 5.0]
 

@@ -41,7 +41,7 @@ def test_letters_of_any_case(write, tmp_path, name):
 def test_files_of_other_names(write, tmp_path):
     reader = SplitFiles(lambda path, labelled, log: path)
     path = write("project-1.json", "[]")
-    # As archives of macOS have it.
+    # Archives of macOS have such files.
     write("._project-1.json", "")
     assert reader.read(str(tmp_path), "train", print) == path
     # JSON may lie beside a table.

@@ -135,7 +135,7 @@ def test_a_single_file_is_divided_by_default(table, tmp_path, whole):
     assert (
         "--split_seed=0; equal texts are on one side; by label: a 10," in line
     )
-    # As a test set it is whole.
+    # A test set is whole.
     test = classification_task().read(table, "test", logged.append)
     assert len(test) == len(EXAMPLES)
 
@@ -191,7 +191,7 @@ def test_a_folder_for_each_class(write, tmp_path):
     found = {e.texts[0]: e.label for e in [*train, *dev]}
     assert found["pos 3\nmore"] == "pos" and found["packed"] == "pos"
     assert train[0].location == f"{tmp_path}/neg/00.txt"
-    # By splits, with columns that are named.
+    # Directories may be splits, with columns that are named.
     (tmp_path / "split").mkdir()
     (tmp_path / "pos").rename(tmp_path / "split/new")
     (tmp_path / "neg").rename(tmp_path / "split/old")

@@ -155,7 +155,7 @@ def test_normalized_slices_are_their_pieces(exact, text):
             "éz中 a",
             [("▁", ""), ("e", "é"), ("<unk>", "z中"), ("▁", ""), ("a", "a")],
         ),
-        # By our own clean-up.
+        # Our own clean-up decides.
         ("ﬁ½", [("▁", ""), ("<unk>", "ﬁ½")]),
     ],
 )

@@ -111,7 +111,7 @@ def test_merges_that_overlap(words):
 
 
 def test_transformers_runs_the_file_of_other_types(tmp_path):
-    """Its AlbertTokenizer would make a Unigram of any vocabulary."""
+    """AlbertTokenizer would make a Unigram of any vocabulary."""
     for kind, name in (
         ("unigram", "AlbertTokenizer"),
         ("bpe", "PreTrainedTokenizerFast"),

@@ -44,7 +44,7 @@ def test_a_damaged_log_is_reported(fake_run, tmp_path, capsys):
 
 
 def poison(monkeypatch, bad_steps):
-    """From now on the batches of these steps have an infinite loss."""
+    """Makes the batches of these steps have an infinite loss."""
     plain_batch = SourceSchedule.batch
 
     def batch(self, step, passed_over, rows):

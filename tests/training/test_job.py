@@ -14,7 +14,7 @@ from albert_tf.training.job import is_loss
         ("masked_lm_perplexity", True),
         ("mean_squared_error", True),
         ("accuracy_mismatched", False),
-        # Of no loss, though it begins so.
+        # This is no loss, though it begins so.
         ("lossless_accuracy", False),
     ],
 )

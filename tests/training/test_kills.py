@@ -346,7 +346,7 @@ def statuses(workers):
 def test_a_worker_is_killed(killed_config, shards_dir, tmp_path):
     """The other ends; started again, they end with the same bytes."""
     changes = {"train_batch_size": 8, "num_train_steps": 16}
-    # Of LAMB's update much more has to be traced.
+    # LAMB's update has much more to trace.
     config = override(killed_config, {**changes, "optimizer": "adamw"})
     output = tmp_path / "output"
 

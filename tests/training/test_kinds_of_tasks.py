@@ -125,7 +125,7 @@ KINDS = {
     "questions": (questions, "SQuAD1.1", "f1", 90.0),
     "doubtful_questions": (doubtful_questions, "SQuAD2.0", "best_f1", 85.0),
 }
-# Those with batches of several widths.
+# Kinds with batches of several widths.
 BUCKETED = ("pairs", "several")
 
 
@@ -146,7 +146,7 @@ def finished(request, tmp_path_factory, pretrained):
             "max_query_length": 8,
             "max_choice_length": 8,
             "doc_stride": 8,
-            # With twice the rate one seed in ten does not learn `pairs`.
+            # Twice the rate fails: one seed in ten does not learn `pairs`.
             "learning_rate": 1e-3,
             "num_train_steps": 200,
             "train_batch_size": 16,

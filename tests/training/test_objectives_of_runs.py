@@ -16,7 +16,7 @@ from bin.show_results import results_table
 
 @pytest.fixture(scope="module")
 def small_config(small_config):
-    """With one layer, which is traced sooner."""
+    """Settings with one layer, which is traced sooner."""
     return override(small_config, {"num_hidden_layers": 1})
 
 

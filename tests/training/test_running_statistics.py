@@ -11,7 +11,7 @@ def test_the_limit_in_deviations_above_the_mean():
     detector = SpikeDetector(6.0)
     losses = np.random.default_rng(1).normal(5.0, 0.1, 300)
     for number, loss in enumerate(losses):
-        # Of fewer than 32 the spread says little.
+        # Fewer than 32 losses say little of the spread.
         assert math.isinf(detector.limit()) == (number < 32)
         detector.add(float(loss))
     assert math.isinf(SpikeDetector(0.0, detector.losses).limit())

@@ -152,7 +152,7 @@ def test_a_step_equals_the_textbook_step(make_trainer, shards_dir):
     trainer.train_step(batch)
     value = np.array(weight)
     average += (1 - 2 / 11) * (value - average)
-    # In its context the model is the average; afterwards itself again.
+    # The model is the average in its context; afterwards itself again.
     with trainer.averaged_weights():
         np.testing.assert_allclose(weight, average, rtol=1e-5)
         assert not np.array_equal(weight, value)

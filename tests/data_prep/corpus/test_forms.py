@@ -52,7 +52,8 @@ def test_without_a_suffix_the_form_follows_from_the_first_line(
 def test_a_table_is_refused_with_the_command_that_converts_it(
     tmp_path, suffix, separator
 ):
-    # As Excel writes it, and with more than the csv module's default limit.
+    # Excel writes such tables; the text is longer than the csv module's default
+    # limit.
     text = "they say" * 20_000
     rows = [f"\ufefftext{separator}id", f'"so ""so"",\t{text}"{separator}1']
     path = write(tmp_path / f"my a.{suffix}", "\n".join(rows))

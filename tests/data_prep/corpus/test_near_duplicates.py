@@ -76,7 +76,7 @@ def test_recall_of_candidates_is_that_of_the_formula(threshold):
 
 
 def test_pairs_are_found_above_the_threshold_and_not_below():
-    """Of 200 pairs each, by Jaccard similarity of sets."""
+    """Compares 200 pairs each, by Jaccard similarity of sets."""
     similar = [*pairs_of_texts(200, 2)]  # 0.9 and more
     different = [*pairs_of_texts(200, 10, seed=1)]  # about 0.62
     assert min(jaccard(*pair) for pair in similar) > 0.89

@@ -39,7 +39,7 @@ def survey(path, **options):
 
 
 def test_its_documents_are_those_of_json_lines(write, tmp_path):
-    # With a longer line than is read at once.
+    # One line is longer than what is read at once.
     path = write("a.parquet", {"id": [1, 2, 3, 4], "text": TEXTS})
     lines = tmp_path / "a.jsonl"
     rows = (json.dumps({"text": text}) + "\n" for text in TEXTS)
@@ -70,7 +70,7 @@ def test_a_column_of_another_name(write):
 
 
 def test_bytes_are_text(write):
-    """As Spark writes strings where it keeps no types."""
+    """Spark writes strings like this where it keeps no types."""
     path = write("a.parquet", {"text": ["Té.".encode(), b"T\xe9."]})
     found, _ = survey(path)
     assert found.report.counts["characters"] == len("Té.T?.")

@@ -476,7 +476,7 @@ def test_a_file_that_changes_is_noticed(tmp_path, name, data, changed):
 
 
 class Remote:
-    """As little of a file as is asked for, in pieces."""
+    """A file of which little is read at a time, in pieces."""
 
     def __init__(self, data):
         self.data = data

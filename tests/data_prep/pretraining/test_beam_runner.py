@@ -134,7 +134,7 @@ def test_the_bytes_are_those_of_the_local_runner(
 
 @pytest.mark.slow
 def test_a_worker_of_a_cluster_may_be_killed(build, tmp_path, monkeypatch):
-    """On Dask, once a first shard is written; others do its work again."""
+    """Kills one of Dask after the first shard; others do its work again."""
     root = str(Path(beam_runner.__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", root)
     monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1000)

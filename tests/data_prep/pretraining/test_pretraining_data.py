@@ -42,7 +42,7 @@ def test_a_directory_of_dynamic_records(whole):
     assert corpus["bad/empty_documents"] == corpus["bad_lines"] == 1
     assert corpus["documents"] == 9
     assert metadata["sentence_objective"] == "sop"
-    # As before there was this setting: such builds stay finished.
+    # Builds from before there was this setting stay finished.
     assert "near_duplicate_threshold" not in metadata["settings"]["data"]
     padding = 1 - read_split(directory)["input_mask"].mean()
     assert counts["padding_share"] == pytest.approx(padding, abs=1e-6)

@@ -228,7 +228,7 @@ def test_a_corpus_that_changes_meanwhile_is_refused(
 
 
 def test_a_directory_made_again_learns_anew(build, tmp_path, corpus):
-    # In one process: what was learned of another corpus is not used.
+    # This is one process: what was learned of another corpus is not used.
     build("out", [f"{corpus}/books/[0-3].txt"])
     shutil.rmtree(tmp_path / "out")
     build("out", [f"{corpus}/books/[4-7].txt"])

@@ -155,7 +155,7 @@ def stray_shard(directory):
 
 
 def wrong_checksum(directory):
-    """In a file with the right sha256."""
+    """Spoils a checksum in a file with the right sha256."""
     path = directory / shard_name("train", 2, 3)
     data = bytearray(path.read_bytes())
     data[-10] ^= 1

@@ -36,7 +36,7 @@ def test_a_block_is_applied_more_often_than_it_was_trained(
     assert thrice["flops"] > twice["flops"]
     assert thrice["masked_lm_loss"] != twice["masked_lm_loss"]
     assert np.isfinite(thrice["masked_lm_loss"])
-    # Of two applications, all answers are those after the second.
+    # After two applications, all answers are those after the second.
     for name in ("masked_lm", "sentence_order"):
         exits = found["early_exit"][f"{name}_logits"]
         assert exits["applications"] == exits["most_applications"] == 2

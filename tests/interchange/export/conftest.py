@@ -64,5 +64,5 @@ def exported(export_dir):
 
 @pytest.fixture(scope="session")
 def loaded_signatures(exported):
-    """Its signatures as TensorFlow loads them."""
+    """The signatures of the export as TensorFlow loads them."""
     return tf.saved_model.load(exported).signatures

@@ -85,7 +85,7 @@ IDS = {
 }
 
 
-# Its list has the field number of one of integers, once.
+# The list of this example has the field number of one of integers, once.
 (EXAMPLE,) = encode_examples({"input_ids": (np.array([2, 3]), np.array([2]))})
 
 

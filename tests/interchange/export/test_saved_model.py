@@ -161,7 +161,7 @@ def test_operations_are_those_of_released_servers(exported):
         "SentencepieceOp",
         "SentencepieceTokenizeOp",
     }
-    # Of those with effects, the ones for the SavedModel's own variables.
+    # Only these have effects, for the SavedModel's own variables.
     outside = re.compile("PyFunc|File|Directory|Print|Save|Restore|Checkpoint")
     assert set(filter(outside.search, operations(exported))) == {
         *("RestoreV2", "SaveV2", "ShardedFilename", "MergeV2Checkpoints")

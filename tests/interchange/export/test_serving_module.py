@@ -71,7 +71,7 @@ def test_tokens_of_a_batch_are_answered_as_the_model_answers(load, serve, head):
     }
     features = {n: v.astype(np.int32) for n, v in features.items()}
     got = serve(head, "tokens", **features)["probabilities"]
-    # Those of padding too.
+    # The probabilities of padding are compared too.
     logits = loaded.model(features)
     want = loaded.model.heads[head].exported_outputs(logits, 1.7)
     np.testing.assert_allclose(got, want["probabilities"], **CLOSE)

@@ -43,7 +43,7 @@ def test_several_labels_are_those_of_predict(serve, predictions):
     np.testing.assert_allclose(got["probabilities"], probabilities, **CLOSE)
     found = [[name for name in decoded(row) if name] for row in got["labels"]]
     assert found == [row["prediction"] for row in want]
-    # By the threshold of the settings, and not by 0.5.
+    # The threshold is that of the settings, and not 0.5.
     assert found != [
         [name for name, value in row["probabilities"].items() if value > 0.5]
         for row in want

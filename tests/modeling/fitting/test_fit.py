@@ -15,7 +15,7 @@ from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.optim.lamb import Lamb
 
-# By output: its label, and the weight of its loss in the sum of losses.
+# The label of an output, and the weight of its loss in the sum of losses.
 LABELLED = {
     name: {
         trained.output: (trained.label, trained.loss_weight)
@@ -635,7 +635,7 @@ def test_a_wrong_label_in_any_batch_is_refused(jit_compile):
 
 @pytest.mark.slow
 def test_a_training_step_of_the_users_own():
-    """As in Keras' guide: a mean of the batches' losses."""
+    """Takes a mean of the batches' losses, like Keras' guide."""
 
     class Own(models()[NAME]):
         def train_step(self, data):

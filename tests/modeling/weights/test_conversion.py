@@ -12,8 +12,8 @@ from albert_tf.modeling.weights.conversion import convert_weights
 
 CONFIG = override(SMALL, {"num_hidden_layers": 4})
 
-# By name: the settings, and by hand which attention (capital letters) and
-# which feed-forward each of the four blocks that are applied has.
+# Settings by name, and by hand which attention (capital letters) and which
+# feed-forward each of the four blocks that are applied has.
 SHAPES = {
     "all": ({}, "AAAAaaaa"),
     "all, 3 groups": ({"num_hidden_groups": 3}, "AABCaabc"),

@@ -220,7 +220,7 @@ def test_heads_of_both_classes_are_loaded(saved, capsys):
 
 
 def test_files_without_a_pooler(copied, capsys):
-    """As transformers writes classes that do not read it."""
+    """transformers writes such files for classes that do not read it."""
     directory = copied("AlbertForQuestionAnswering")
 
     def remove(weights):

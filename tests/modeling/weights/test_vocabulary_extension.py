@@ -27,7 +27,7 @@ def test_logits_are_means():
     mean = (old[..., 5] + 2 * old[..., 9]) / 3
     np.testing.assert_allclose(new[..., 23], mean, rtol=1e-5)
     np.testing.assert_allclose(new[..., 24], old[..., 22], rtol=1e-6)
-    # As an input, a piece of one origin is that piece.
+    # An input that is a piece of one origin is that piece.
     same = {**FEATURES, "input_ids": np.array([[3, 7, 9, 24]])}
     np.testing.assert_array_equal(larger(same)["masked_lm_logits"], new)
 

@@ -67,7 +67,7 @@ def test_pairs_against_scikit_learn():
             np.hstack([a, b, a * b, abs(a - b), similarity])
         )
 
-    # By another solver.
+    # Another solver finds the same.
     model = LogisticRegression(C=10.0, max_iter=1000)
     model.fit(features(train), [int(e.label) for e in train])
     scored = baseline_scores(TASKS["MRPC"], train, held_out)

@@ -48,7 +48,7 @@ def test_types_of_parquet(tmp_path):
             "number": [1.5, -2.0, 1e20],
             "flag": [True, False, True],
             "day": [datetime.date(2026, 1, 2)] * 3,
-            # As Spark writes strings where it keeps no types.
+            # Spark writes strings like this where it keeps no types.
             " bytes": ["é".encode()] * 3,
         }
     )
@@ -213,7 +213,7 @@ def test_pyarrow_is_asked_for_by_name(tmp_path, monkeypatch):
 
 
 def test_tags_of_words_have_the_names_of_their_classes(tmp_path):
-    """As the hub's data sets of named entities are."""
+    """The hub's data sets of named entities have such features."""
     tags = {"names": ["O", "B-PER"], "_type": "ClassLabel"}
     features = {"tags": {"feature": tags, "_type": "Sequence"}}
     columns = {"tokens": [["Bo", "ran"], ["So"]], "tags": [[1, 0], [0]]}
@@ -251,7 +251,7 @@ def test_parts_are_read_as_one_table(tmp_path):
 
 
 def test_parts_with_digests_in_their_names(tmp_path):
-    """As `push_to_hub` named them."""
+    """`push_to_hub` named them like this."""
     parts = [{"text": ["a"], "label": [0]}, {"text": ["b"], "label": [1]}]
     write_parts(tmp_path, "train", *parts, digests="f0")
     write_parts(tmp_path, "test", parts[1], digests="1")
@@ -273,7 +273,7 @@ def test_parts_with_digests_in_their_names(tmp_path):
 )
 @pytest.mark.parametrize("split", ["train", "train.parquet"])
 def test_directories_with_parts(tmp_path, name, split):
-    """As Spark, Dask and the hub's conversion write them."""
+    """Spark, Dask and the hub's conversion write such directories."""
     directory = tmp_path / split
     directory.mkdir()
     (directory / "_SUCCESS").touch()
@@ -297,7 +297,7 @@ def test_years_are_no_parts(tmp_path):
 
 
 def test_parts_whose_types_differ(tmp_path):
-    """As data frames have them where only some have empty cells."""
+    """Data frames have such parts where only some have empty cells."""
     write_parts(
         tmp_path,
         "train",

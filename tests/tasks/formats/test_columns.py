@@ -206,7 +206,7 @@ def test_columns_that_cannot_be_inferred(table, rows):
 
 
 def test_a_list_of_one_label_is_that_label(lines):
-    """As doccano writes it."""
+    """doccano writes such lists."""
     path = lines({"text": "a", "label": ["x"]}, {"text": "b", "label": "y"})
     assert [e.label for e in read_own(path)] == ["x", "y"]
     for labels in ([], ["x", "y"]):
@@ -248,7 +248,7 @@ def test_names_that_end_like_numbers_of_rows(write):
     [["", " "], [-1, -1], [-1.0, -1.0], [None, None], [float("nan"), None]],
 )
 def test_a_test_file_may_have_columns_without_labels(lines, labels):
-    """Those of the hub's ai2_arc are empty, those of its glue -1 or -1.0."""
+    """Labels of the hub's ai2_arc are empty, those of its glue -1 or -1.0."""
     path = lines(*({"text": "a", "label": label} for label in labels))
     logged = []
     rows = read_rows(path, logged.append)
@@ -318,7 +318,7 @@ def test_a_file_whose_name_tells_no_form(write):
 
 @pytest.mark.parametrize("columns", [["choices"], ["one", "two"], ["B", "A"]])
 def test_the_letter_of_a_choice(lines, columns):
-    """From A, unless a choice's column has that name."""
+    """Letters begin at A, unless a choice's column has that name."""
     value = {"context": "X", "choices": ["a", "b"], "one": "a", "two": "b"}
     value |= {"B": "a", "A": "b"}
     path = lines(*({**value, "gold": letter} for letter in "ABBA"))
@@ -351,7 +351,7 @@ def test_choices_in_a_list(lines):
 
 
 def test_choices_with_labels_of_their_own(lines):
-    """As in the hub's ai2_arc, where the labels of some rows are numbers."""
+    """The labels of some rows are numbers in the hub's ai2_arc."""
 
     def row(labels, right):
         choices = {"text": ["dry palms", "wet palms"], "label": labels}
@@ -368,7 +368,7 @@ def test_choices_with_labels_of_their_own(lines):
     found = read_choices(path, *columns)
     assert [e.choices for e in found] == [("dry palms", "wet palms")] * 3
     assert [e.label for e in found] == [1, 1, 0]
-    # As in CommonsenseQA's own files, and in MedQA's.
+    # CommonsenseQA's own files have this form, and MedQA's.
     path = lines(*as_in_other_files(row(["B", "A"], "A")))
     found = read_choices(path, *columns)
     assert [e.choices for e in found] == [("dry palms", "wet palms")] * 2

@@ -62,7 +62,7 @@ def test_comments_and_contractions_of_conllu_are_no_words(write):
 @pytest.mark.parametrize(
     ("content", "word", "tag"),
     [
-        # As in MultiCoNER and in GermEval.
+        # MultiCoNER and GermEval have such comments.
         ("# id 9b domain=en\n\n# id 9c domain=en\n# _ _ O\nUlm _ _ X\n", 0, 3),
         ("#\tn-tv.de\t[2009]\n1\t#\tO\tO\n2\tUlm\tX\tO\n", 1, 2),
         ("# sent_id = 1\n# text = # Ulm\n# O\nUlm X\n", 0, -1),

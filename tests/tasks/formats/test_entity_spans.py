@@ -74,7 +74,7 @@ def test_offsets_count_characters(tmp_path):
             "expected entities that begin and end with words or punctuation, "
             r'got \[0, 1, "X"\], .M.\. --skip_bad_rows',
         ),
-        # As programs count that have the last character.
+        # Some programs count to the last character.
         (entity(0, 2, "X"), r".*'Mi' \(an end is the offset after the last"),
         (entity(3, 3, "X"), r".*within .* in 7 characters \(an end is the off"),
         (entity(4, 8, "X"), "expected entities within the text, got .* in 7 c"),

@@ -62,7 +62,7 @@ SCHEMA = {"a": [{"b": int, "c?": (str, int)}]}
         ({"a": None}, "a: expected a list, got null"),
         ({"a": [{}]}, "a[0]: expected the key 'b'"),
         ({"a": [{"b": 1}, 7]}, "a[1]: expected an object, got 7"),
-        # For Python it is a whole number.
+        # Python takes it for a whole number.
         ({"a": [{"b": True}]}, "a[0].b: expected a whole number, got true"),
         (
             {"a": [{"b": 1, "c": []}]},

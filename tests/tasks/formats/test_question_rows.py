@@ -28,7 +28,7 @@ def row(id_="a", **changes):
     }
 
 
-# As `datasets` has them, and as the format of SQuAD.
+# The forms of `datasets` and of SQuAD's files.
 FORMS = [
     row(is_impossible=False),
     row("b", answers=NONE, is_impossible=True),

@@ -240,7 +240,7 @@ def test_the_first_line_of_a_row_is_its_location(write):
 
 
 def test_backslashes_escape_nothing(write):
-    # As pandas writes with escapechar and without quotes.
+    # pandas writes this with escapechar and without quotes.
     path = write("t.csv", "a,b\nx\\, y\\\\n,z\nu,v\\\n")
     logged = []
     read(path, "csv", logged.append)
@@ -277,7 +277,7 @@ def test_the_line_ends_of_classic_mac_os(write, quoting):
 def test_blank_lines(write, quoting):
     path = write("t.tsv", "\n\na\tb\n\nx\ty\n\n\r\n")
     assert fields(path, quoting) == [["a", "b"], ["x", "y"]]
-    # Of one column they are empty texts.
+    # Blank lines are empty texts where there is one column.
     path = write("t.tsv", "\na\nx\n\n\r\n")
     assert fields(path, quoting) == [["a"], ["x"], [""], [""]]
     path = write("t.tsv", "\ufeff\n\r\n")

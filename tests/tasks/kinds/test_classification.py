@@ -102,7 +102,7 @@ def test_labels_that_are_no_values_elsewhere():
     examples = [Example(("a",), label) for label in ("x", "NULL", "\\N")]
     (line,) = KIND.warnings(examples, training=True)
     assert line.startswith("NULL, \\N: trained as a class of its own, though")
-    # In SNLI a pair without a majority; beside + it is a class.
+    # SNLI marks a pair without a majority so; beside + it is a class.
     examples = [Example(("a",), label) for label in ("neutral", "-")]
     (line,) = KIND.warnings(examples, training=True)
     assert line.startswith("-: trained as a class of its own")
@@ -123,7 +123,7 @@ def test_labels_in_quotes():
 
 
 def test_unknown_labels_are_listed_together(tiny_tokenizer, monkeypatch):
-    # In whatever chunks features are built.
+    # The chunks in which features are built do not matter.
     monkeypatch.setattr(feature_building, "_CHUNK", 1)
     builder = feature_building.FeatureBuilder(
         KIND, tiny_tokenizer, CONFIG, LABELS

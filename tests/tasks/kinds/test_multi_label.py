@@ -123,7 +123,7 @@ def test_predictions_are_the_labels_above_their_thresholds():
     assert [p.fields["prediction"] for p in found[1:]] == [[], ["sea", "war"]]
     assert found[2].fields["label"] is None
     assert [p.error for p in found] == [0.0, 0.0, 0.0]
-    # By how far the worst of the wrong labels is off.
+    # The error is how far the worst of the wrong labels is off.
     (wrong,) = KIND.predictions(scored([(0, 1, 1)], SCORES[:1]))
     assert wrong.error == pytest.approx(0.9)
 

@@ -86,7 +86,7 @@ def test_a_choice_length_without_room_for_contexts(tiny_tokenizer):
 def test_another_number_of_choices(tiny_tokenizer, monkeypatch):
     more = ChoiceExample("the", ("of", "and", "the"), None, "f, 4")
     KIND.check(EXAMPLES)
-    # In whatever chunks features are built.
+    # The chunks in which features are built do not matter.
     monkeypatch.setattr(feature_building, "_CHUNK", 3)
     builder = feature_building.FeatureBuilder(
         KIND, tiny_tokenizer, FeatureConfig(), []

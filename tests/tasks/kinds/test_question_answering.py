@@ -105,7 +105,7 @@ def test_spans_by_loop(n_best_size, max_answer_length):
     candidates = []
     for row in range(len(features)):
         start, end = (outputs[n][row].tolist() for n in outputs)
-        # Of the tokens, not of the padding.
+        # Only tokens are searched, not the padding.
         tokens = range(len(features.row(row, "input_ids")))
         for i in sorted(tokens, key=lambda i: -start[i])[:n_best_size]:
             for j in sorted(tokens, key=lambda j: -end[j])[:n_best_size]:
@@ -249,7 +249,7 @@ def test_constant_prediction():
     rows = [QuestionScores(span, 0.6), QuestionScores((), -9.0)]
     find = AnswerableSpans().constant_prediction
     assert find(ScoredExamples([], rows, config, [])) == "no answer"
-    # On the threshold there is an answer.
+    # A number on the threshold means an answer.
     higher = dataclasses.replace(config, null_threshold=0.6)
     assert find(ScoredExamples([], rows, higher, [])) is None
 

@@ -71,7 +71,7 @@ def test_scores_and_their_ensemble():
     outputs = {"predictions": np.array([0.5, 2.0], np.float32)}
     scores = KIND.scores(None, outputs, CONFIG)
     mean = KIND.ensemble([[1.0, 2.0], [3.0, 4.0], [8.0, 0.0]])
-    # As JSON.
+    # Both are written as JSON.
     assert json.dumps(scores + mean) == "[0.5, 2.0, 4.0, 2.0]"
 
 

@@ -56,7 +56,7 @@ def test_ensemble():
 
 
 def test_predictions_at_the_threshold():
-    """On it a question is answered, above it not."""
+    """A question is answered on the threshold, and not above it."""
     questions = [question(str(n)) for n in range(4)]
     rows = [
         scores((RED, 1.0), none=0.5),

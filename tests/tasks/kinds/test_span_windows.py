@@ -97,7 +97,7 @@ def check_against_loop(questions, config):
                 continue
             found = features.row(i, name).tolist()
             if name in ("char_starts", "char_ends"):
-                # Of a piece that no character is of any empty span will do.
+                # A piece without characters may have any empty span.
                 ends = features.row(i, "char_ends")
                 empty = features.row(i, "char_starts") >= ends
                 inside = np.array(row["p_mask"]) == 0
@@ -293,7 +293,7 @@ def found(text, start, context=CONTEXT):
         ("été", 33, (44, True)),
         ("été", 32, (21, True)),
         (" été\n", 44, (44, True)),
-        # From the end Python would count negative ones.
+        # Python would count a negative start from the end.
         (".", -1, (15, True)),
         # Case, accents, spaces, other forms of one letter.
         ("E\u0301TE\u0301", 48, ("été", True)),

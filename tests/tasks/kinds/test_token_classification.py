@@ -71,7 +71,7 @@ def test_long_sentences_are_split_between_words(tokenizer):
     assert found.example_numbers.tolist() == [0, 1, 1, 1, 1]
     assert [pieces(tokenizer, found, row)[1:-1] for row in range(1, 5)] == [
         ["▁a", "b", "c", "▁a", "b"],
-        # As many words as there is room for.
+        # A row has as many words as there is room for.
         ["▁a", "b", "▁a", "b", "c", "▁a"],
         # Six pieces of the nine find room.
         ["▁a", "b", "c", "a", "b", "c"],
@@ -172,7 +172,7 @@ def test_classes_are_tags():
     scored = ScoredExamples(EXAMPLES, SCORES, FeatureConfig(), LABELS)
     figure = KIND.figure(scored)
     assert figure.labels == LABELS
-    # Of all words: the I-A is predicted as a B-A.
+    # All words count: the I-A is predicted as a B-A.
     assert figure.counts.tolist() == [[2, 0, 0], [1, 0, 0], [0, 0, 1]]
     assert KIND.constant_prediction(scored) is None
 
@@ -187,7 +187,7 @@ def test_predictions():
         "prediction": ["B-A", "B-A", "O"],
         "probabilities": pytest.approx([0.7, 0.5, 1.0]),
     }
-    # Of the second word, the only one in error.
+    # The error is the second word's, the only wrong one.
     assert (first.location, first.error) == ("one", pytest.approx(0.25))
     assert second.fields["label"] is None
     assert second.fields["prediction"] == ["B-A"]

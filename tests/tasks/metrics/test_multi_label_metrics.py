@@ -65,7 +65,7 @@ def test_no_threshold_has_a_higher_f1(seed):
     assert f1_score(gold, scores > threshold) == pytest.approx(f1)
     others = np.linspace(0, 1, 101)
     assert f1 >= max(f1_score(gold, scores > other) for other in others) - 1e-9
-    # As far as can be from the scores beside it.
+    # The threshold is as far as can be from the scores beside it.
     assert np.abs(scores - threshold).min() >= 0.02
 
 

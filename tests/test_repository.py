@@ -1,10 +1,12 @@
-"""The map of WORKSPACE.md, names of modules, and how comments begin."""
+"""The map of WORKSPACE.md, names, comments, and functions that are short."""
 
 import ast
 import io
 import re
 import tokenize
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = ("albert_tf", "benchmarks", "bin", "data_prep", "experiments")
@@ -84,3 +86,35 @@ def test_comments_and_docstrings_begin_with_a_subject():
         if _FRAGMENT.match(line)
     ]
     assert fragments == []
+
+
+# What a reader meets on the way of a batch, a text, and an answer. Arguments of
+# the public job are all named by whoever calls it.
+READ_FIRST = {
+    "albert_tf/modeling/models.py:AlbertModel.call": 6,
+    "albert_tf/modeling/inputs.py:checked_features": 6,
+    "albert_tf/modeling/encoder.py:AlbertEncoder.call": 6,
+    "albert_tf/modeling/blocks.py:TransformerBlock.call": 6,
+    "albert_tf/modeling/blocks.py:SelfAttention.call": 6,
+    "albert_tf/training/trainer.py:Trainer._replica_train_step": 6,
+    "albert_tf/jobs/pretrain.py:run_pretraining": 8,
+    "albert_tf/text/in_graph.py:InGraphTokenizer.encode_with_offsets": 6,
+    "albert_tf/interchange/export/length_groups.py:_in_micro_batches": 6,
+    "albert_tf/interchange/export/span_graph.py:best_answers": 6,
+}
+
+
+@pytest.mark.parametrize(("name", "most_arguments"), READ_FIRST.items())
+def test_functions_that_are_read_first_are_short(name, most_arguments):
+    path, _, qualified = name.partition(":")
+    node = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    for part in qualified.split("."):
+        (node,) = (n for n in node.body if getattr(n, "name", "") == part)
+    documentation = node.body[0]
+    assert ast.get_docstring(node)
+    lines = (node.end_lineno - node.lineno) - (
+        documentation.end_lineno - documentation.lineno
+    )
+    arguments = {a.arg for a in (*node.args.args, *node.args.kwonlyargs)}
+    assert lines <= 40
+    assert len(arguments - {"self"}) <= most_arguments

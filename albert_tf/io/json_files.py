@@ -1,9 +1,11 @@
 """JSON documents: read within bounds and strictly, written atomically."""
 
+import contextlib
 import json
 import math
 import os
 import stat
+from collections.abc import Iterator
 from typing import Any
 
 from albert_tf.config import UserError, require, shown
@@ -30,8 +32,12 @@ def _finite(text: str) -> float:
     return float(text)
 
 
-def read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
-    """Returns the bytes of a file, of which there are at most `limit`.
+def read_at_most(
+    path: str | os.PathLike[str], limit: int | None, file_system: Any = files
+) -> bytes:
+    """Returns the bytes of a file, of which there are at most `limit`, if any.
+
+    `file_system` is a module with `files.open`, and a limit needs `files.size`.
 
     Raises:
         UserError: when the file is missing, cannot be read, is no regular
@@ -43,21 +49,54 @@ def read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
             mode = os.stat(path).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 raise UserError(f"{path} is a pipe or a device, not a file.")
-        with files.open(path) as file:
+        with file_system.open(path) as file:
+            if limit is None:
+                return file.read()
             content = file.read(limit + 1)
             # The reported size may be too small.
-            size = max(files.size(path), len(content))
+            size = max(file_system.size(path), len(content))
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}.") from None
+        raise UserError(f"{path}: {error.strerror or error}.") from None
     require(
         size <= limit, f"{path} has {size} bytes; more than {limit} is refused."
     )
     return content
 
 
-def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the JSON object in a file; see `read_at_most`, `parse_json`."""
-    return parse_json(read_at_most(path, MAX_JSON_BYTES), str(path))
+def read_json(
+    path: str | os.PathLike[str],
+    *,
+    limit: int | None = MAX_JSON_BYTES,
+    advice: str = "",
+    file_system: Any = files,
+) -> dict[str, Any]:
+    """Returns the JSON object in a file; see `read_at_most`, `parse_json`.
+
+    `advice` ends the message of a UserError.
+    """
+    with _advising(advice):
+        return parse_json(read_at_most(path, limit, file_system), str(path))
+
+
+def read_json_list(
+    path: str | os.PathLike[str],
+    *,
+    limit: int | None = MAX_JSON_BYTES,
+    advice: str = "",
+) -> list[Any]:
+    """Returns the JSON list in a file, as `read_json` an object."""
+    with _advising(advice):
+        value = _parsed(read_at_most(path, limit), str(path))
+        require(isinstance(value, list), f"{path} is not a JSON list.")
+    return value
+
+
+@contextlib.contextmanager
+def _advising(advice: str) -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{error} {advice}".rstrip()) from None
 
 
 def parse_json(content: bytes, name: str) -> dict[str, Any]:
@@ -68,8 +107,14 @@ def parse_json(content: bytes, name: str) -> dict[str, Any]:
             deeply, has a key twice, or holds NaN, Infinity or a number too
             large for a float.
     """
+    value = _parsed(content, name)
+    require(isinstance(value, dict), f"{name} is not a JSON object.")
+    return value
+
+
+def _parsed(content: bytes, name: str) -> Any:
     try:
-        value = json.loads(
+        return json.loads(
             content.decode("utf-8"),
             object_pairs_hook=object_of_unique_keys,
             parse_float=_finite,
@@ -79,8 +124,6 @@ def parse_json(content: bytes, name: str) -> dict[str, Any]:
         raise UserError(f"{name} is nested too deeply.") from None
     except ValueError as error:
         raise UserError(f"{name} is not valid JSON: {error}.") from None
-    require(isinstance(value, dict), f"{name} is not a JSON object.")
-    return value
 
 
 def write_json(

@@ -1,6 +1,5 @@
 """Search by words: their counts in passages, scored by TF-IDF or BM25."""
 
-import json
 import os
 import re
 from collections import Counter
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from albert_tf.io.json_files import read_json_list, write_json
 from albert_tf.text.normalization import normalize
 
 _COUNTS, _WORDS = "counts.npz", "words.json"
@@ -61,21 +61,17 @@ class WordIndex:
         from scipy.sparse import save_npz
 
         save_npz(os.path.join(directory, _COUNTS), self._counts)
-        path = os.path.join(directory, _WORDS)
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(list(self._words), file, ensure_ascii=False)
+        write_json(os.path.join(directory, _WORDS), list(self._words))
 
     @classmethod
     def load(cls, directory: str) -> "WordIndex":
         """Returns the index in a directory."""
         from scipy.sparse import load_npz
 
-        path = os.path.join(directory, _WORDS)
-        with open(path, encoding="utf-8") as file:
-            words = {
-                word: column for column, word in enumerate(json.load(file))
-            }
-        return cls(load_npz(os.path.join(directory, _COUNTS)), words)
+        # The words of any number of passages.
+        words = read_json_list(os.path.join(directory, _WORDS), limit=None)
+        counts = load_npz(os.path.join(directory, _COUNTS))
+        return cls(counts, {word: n for n, word in enumerate(words)})
 
     def bm25(self, query: str) -> np.ndarray:
         """Returns the BM25 score of every passage, `[passages]`.

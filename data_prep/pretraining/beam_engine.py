@@ -24,7 +24,7 @@ from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
 from data_prep.pretraining import beam_files
-from data_prep.pretraining.build_directory import read_json
+from data_prep.pretraining.build_directory import read_build_json
 
 
 def file_system_of(path: str) -> Any:
@@ -88,7 +88,7 @@ class Engine:
         file_system = file_system_of(path)
         found = {}
         if os.path.basename(path) in file_system.sizes(os.path.dirname(path)):
-            found = read_json(path, file_system)
+            found = read_build_json(path, file_system=file_system)
         require(
             bool(found),
             f"The Beam pipeline ended as {state} and left no result; this "

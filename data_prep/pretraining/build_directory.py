@@ -6,6 +6,7 @@ runner that has finished leaves `.work/result.json`.
 """
 
 import contextlib
+import functools
 import hashlib
 import os
 import pathlib
@@ -25,9 +26,8 @@ from albert_tf.config import (
     differences,
     require,
 )
-from albert_tf.io import files
 from albert_tf.io.files import is_disk_full, is_remote, unfinished
-from albert_tf.io.json_files import parse_json, write_json
+from albert_tf.io.json_files import read_json, write_json
 from albert_tf.io.locks import locked
 from albert_tf.records.shards import (
     FORMAT_VERSION,
@@ -46,6 +46,14 @@ _SHARD = re.compile(r"\w+-\d{5}-of-\d{5}\.tfrecord")
 # Files that a build writes beside shards; the first are sentence splitters.
 _OTHER_FILES = re.compile(
     r"(punkt|newline|metadata)\.json|report\.html|spiece\.\w+|vocab\.txt|tokenizer\w*\.json"
+)
+
+# Reads what a build has written, of any size. The whole directory is removed,
+# since what a build left beside a damaged file needs it.
+read_build_json = functools.partial(
+    read_json,
+    limit=None,
+    advice="Remove the output directory or choose another.",
 )
 
 
@@ -102,7 +110,7 @@ class BuildDirectory:
             UserError: if it was finished with other settings.
         """
         path = os.path.join(self.path, METADATA_NAME)
-        metadata = read_json(path, self.files)
+        metadata = read_build_json(path, file_system=self.files)
         changes = differences(settings, metadata.get("settings", {}))
         if metadata.get("format_version") != FORMAT_VERSION:
             changes.append(f"format_version: {FORMAT_VERSION} here")
@@ -186,7 +194,7 @@ class BuildDirectory:
         work = self.files.sizes(self.work_path)
         path = os.path.join(self.work_path, _PLAN)
         if _PLAN in work:
-            begun = read_json(path, self.files)
+            begun = read_build_json(path, file_system=self.files)
             changes = differences(plan.to_json(), begun)
             self._refuse_changes("was begun", changes)
         else:
@@ -224,7 +232,9 @@ class BuildDirectory:
         """Returns the result of a runner, None unless all shards are intact."""
         if _RESULT not in self.files.sizes(self.work_path):
             return None
-        result = BuildResult.from_json(read_json(self.result_path, self.files))
+        result = BuildResult.from_json(
+            read_build_json(self.result_path, file_system=self.files)
+        )
         sizes = self.files.sizes(self.path)
         intact = all(
             sizes.get(info.name) == info.num_bytes
@@ -296,20 +306,3 @@ def _size(num_bytes: float) -> str:
     if num_bytes < 1000:
         return f"{num_bytes:.0f}B"
     return tqdm.format_sizeof(num_bytes, "B")
-
-
-def read_json(path: str, file_system: Any = files) -> dict[str, Any]:
-    """Returns the JSON object in a file that a build has written, of any size.
-
-    Raises:
-        UserError: when the file holds no JSON object.
-    """
-    with file_system.open(path) as file:
-        content = file.read()
-    try:
-        return parse_json(content, path)
-    except UserError as error:
-        # The whole directory, since what a build left beside it needs it.
-        raise UserError(
-            f"{error} Remove the output directory or choose another."
-        ) from None

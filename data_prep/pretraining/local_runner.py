@@ -29,7 +29,7 @@ from data_prep.pretraining.build_directory import (
     BuildDirectory,
     BuildResult,
     is_intact,
-    read_json,
+    read_build_json,
 )
 from data_prep.pretraining.build_plan import BuildPlan, group_of, read_corpus
 from data_prep.pretraining.document_groups import in_groups
@@ -178,7 +178,7 @@ def _record_maker(
 ) -> RecordMaker:
     """Returns the maker of a build's records, made once in a process."""
     splitter = SENTENCE_SPLITTERS[config.sentence_splitter].from_json(
-        read_json(splitter_path)
+        read_build_json(splitter_path)
     )
     return RecordMaker(load_tokenizer(tokenizer_dir), splitter, config, masking)
 
@@ -257,7 +257,7 @@ def _make_shard(
     name = partition.shard_name(*split_and_number)
     entry_path = os.path.join(work_dir, f"{name}.json")
     if os.path.exists(entry_path):
-        entry = read_json(entry_path)
+        entry = read_build_json(entry_path)
         if is_intact(output_dir, ShardInfo(**entry)):
             return entry
     records = shard_records(runs, partition, *split_and_number)

@@ -149,7 +149,7 @@ def test_other_contents_of_the_list(encoder):
     path = pathlib.Path(encoder, "modules.json")
     for content, message in (
         ('[{"idx": 0}]', "expected a list of modules, each with a type and a"),
-        ("3", "expected a list of modules, each"),
+        ("3", "is not a JSON list"),
         ("[", "is not valid JSON"),
     ):
         path.write_text(content)

@@ -9,6 +9,7 @@ from albert_tf.io.json_files import (
     MAX_JSON_BYTES,
     read_at_most,
     read_json,
+    read_json_list,
     write_json,
 )
 from tests.counted_work import steps_below
@@ -59,6 +60,18 @@ def test_bad_json_is_refused(tmp_path, content, text):
     assert str(path) in message
     assert "\n" not in message
     assert len(message) < 250 + len(str(path))
+
+
+def test_a_list_is_read_likewise(tmp_path):
+    path = tmp_path / "list.json"
+    write_json(path, ["a", 1])
+    assert read_json_list(path) == ["a", 1]
+    path.write_text('{"a": 1}')
+    with pytest.raises(UserError, match=r"is not a JSON list\. Try again\.$"):
+        read_json_list(path, advice="Try again.")
+    path.write_text('[{"a": 1, "a": 2}]')
+    with pytest.raises(UserError, match="the key 'a' appears twice"):
+        read_json_list(path)
 
 
 def test_a_file_that_hides_its_size_is_not_read_to_its_end(

@@ -97,3 +97,6 @@ def test_a_damaged_index_is_refused(tmp_path):
     path.write_text(json.dumps({}) + "\n")
     with pytest.raises(UserError, match="damaged: 3 passages, 1 texts"):
         Index.open(str(tmp_path / "index"))
+    (tmp_path / "index" / "words.json").write_text('{"word": 0}')
+    with pytest.raises(UserError, match=r"damaged \(.* not a JSON list\.\)"):
+        Index.open(str(tmp_path / "index"))

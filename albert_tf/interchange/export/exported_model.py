@@ -6,7 +6,6 @@ A SavedModel is a program: load only those that you trust.
 
 import dataclasses
 import functools
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from albert_tf.config import UserError, lookup, require, shown
 from albert_tf.io import files
+from albert_tf.io.json_files import read_json_list
 from albert_tf.io.tensorflow_messages import reason_of
 
 # Begins the message of a failed assertion.
@@ -296,8 +296,7 @@ def _names(path: str, name: str) -> list[str]:
     asset = os.path.join(path, "assets", name)
     if not files.isfile(asset):
         return []
-    with files.open(asset) as file:
-        return json.load(file)
+    return read_json_list(asset, advice="Export the model again.")
 
 
 def _array(spec: tf.TensorSpec, value: Any) -> np.ndarray:

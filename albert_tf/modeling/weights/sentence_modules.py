@@ -6,11 +6,10 @@ directory. Without the file the library takes the mean of the states.
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
-from albert_tf.io.json_files import parse_json, read_json, write_json
+from albert_tf.io.json_files import read_json, read_json_list, write_json
 
 MODULES_FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
@@ -23,7 +22,6 @@ HUB_FILES = (
     *(MODULES_FILE, LENGTH_FILE, _SETTINGS_FILE),
     "*_Pooling/config.json",
 )
-_MAX_BYTES = 1 << 16
 
 # Rows of EMBEDDINGS by the library's names of them.
 _POOLINGS = {("cls",): "first", ("mean",): "mean", ("mean", "max"): "mean_max"}
@@ -50,7 +48,7 @@ def read_modules(directory: str) -> dict[str, str]:
         return {}
     advice = f"without {path} its encoder is read alone"
     try:
-        modules = _modules(path)
+        modules = read_json_list(path)
         kinds = tuple(m["type"].rpartition(".")[2] for m in modules)
         paths = [os.path.basename(module["path"]) for module in modules]
     except (AttributeError, KeyError, TypeError):
@@ -96,12 +94,6 @@ def _check_settings(path: str) -> None:
         f"{path}: truncate_dim={shown(size)} cuts vectors there; let it be "
         "null, and cut them yourself.",
     )
-
-
-def _modules(path: str) -> Any:
-    with files.open(path) as file:
-        content = file.read(_MAX_BYTES)
-    return parse_json(b'{"list": %b}' % content, path)["list"]
 
 
 def read_length(directory: str) -> object:

@@ -68,6 +68,17 @@ def test_a_damaged_export_is_refused(exported, tmp_path, damaged):
     assert "\n" not in str(got.value)
 
 
+@pytest.mark.parametrize("content", ['{"sea": 0}', '["sea", NaN, "air"]'])
+def test_damaged_labels_are_refused(exported, tmp_path, content):
+    shutil.copytree(exported, tmp_path / "1")
+    labels = tmp_path / "1" / "assets" / "labels.json"
+    labels.write_text(content)
+    with pytest.raises(
+        UserError, match=f"^{labels} is no.*Export the model ag"
+    ):
+        ExportedModel(str(tmp_path))
+
+
 def test_a_signature_of_another_program_is_refused(tmp_path):
     module = tf.Module()
     module.f = tf.function(

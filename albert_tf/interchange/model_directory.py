@@ -16,7 +16,7 @@ from albert_tf.interchange.model_files import (
 from albert_tf.io import files, hub
 from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.modeling.weights import pretrained
-from albert_tf.modeling.weights.hub_models import hub_name, local_model
+from albert_tf.modeling.weights.model_paths import hub_name, local_model
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -120,7 +120,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     Raises:
         UserError: for anything missing, unexpected, misshapen or damaged.
     """
-    directory = _model_in(local_model(directory))
+    directory = local_model(directory)
     stored = pretrained.read_model_files(directory)
     description = stored.description
     tokenizer = load_fitting_tokenizer(directory, stored.config)
@@ -133,23 +133,6 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     (kind,) = description.kinds
     model, _ = pretrained.restore_model(models()[kind], stored, dtype=dtype)
     return LoadedModel(model, tokenizer, description.max_seq_length, task)
-
-
-def _model_in(directory: str) -> str:
-    """Returns the model directory of a run directory, else the path."""
-    inner = os.path.join(directory, "model")
-    if files.isfile(os.path.join(inner, pretrained.CONFIG_FILE)):
-        return inner
-    # Written by `bin.finetune --num_runs` and `--folds`.
-    for name in ("run-1", "fold-1"):
-        first = os.path.join(directory, name)
-        require(
-            not files.isdir(os.path.join(first, "model")),
-            f"{directory} holds several runs; name one of them, such as "
-            f"{first}.",
-        )
-    pretrained.check_contents(directory)
-    return directory
 
 
 def load_fitting_tokenizer(path: str, config: ModelConfig) -> Tokenizer:
@@ -185,18 +168,16 @@ def find_initial_weights(path: str) -> StoredModel:
     Raises:
         UserError: when it is none of these or cannot be read.
     """
-    if hub.is_on_hub(path):
-        directory = local_model(path)
-        return dataclasses.replace(
-            pretrained.read_model_files(directory),
-            hub_name=hub_name(path, directory),
-        )
-    checkpoint = google_tf1.find_checkpoint(path)
+    is_on_hub = hub.is_on_hub(path)
+    checkpoint = None if is_on_hub else google_tf1.find_checkpoint(path)
     if checkpoint:
         return google_tf1.read_model(checkpoint)
-    directory = _model_in(path)
+    directory = local_model(path)
     if files.isfile(os.path.join(directory, pretrained.CONFIG_FILE)):
         stored = pretrained.read_model_files(directory)
+        if is_on_hub:
+            name = hub_name(path, directory)
+            return dataclasses.replace(stored, hub_name=name)
         if stored.description.ours and directory != path:
             stored = dataclasses.replace(stored, origin="run directory")
         return stored

@@ -16,7 +16,7 @@ from albert_tf.modeling.weights.adapters import (
     read_adapters,
     write_adapters,
 )
-from albert_tf.modeling.weights.hub_models import local_adapters, local_model
+from albert_tf.modeling.weights.model_paths import local_adapters, local_model
 
 
 class PretrainedModel(FittableModel):
@@ -39,8 +39,8 @@ class PretrainedModel(FittableModel):
         have are read. Prints what is initialised or left out.
 
         Args:
-            directory: with `config.json` and `model.safetensors`, or
-                `hf://owner/name` for a model on the hub.
+            directory: with `config.json` and `model.safetensors`, that of a
+                run, or `hf://owner/name` for a model on the hub.
             num_labels: classes of a new head; by default those of the file.
             labels: their names.
             allow_missing: whether weights that the directory lacks, such as

@@ -20,7 +20,7 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.interchange.model_files import FILES
 from albert_tf.modeling.models import AlbertForClassification, AlbertModel
-from albert_tf.modeling.weights import hub_models
+from albert_tf.modeling.weights import model_paths
 from albert_tf.text.tokenizer import load_tokenizer
 
 LABELS = ("bad", "good")
@@ -68,7 +68,7 @@ def assert_same_weights(one, other):
 def test_all_files_of_a_model_directory_are_downloaded():
     # The one directory among them has one file.
     inside = {"1_Pooling": "*_Pooling/config.json"}
-    assert set(hub_models.FILES) >= {inside.get(n, n) for n in FILES}
+    assert set(model_paths.FILES) >= {inside.get(n, n) for n in FILES}
 
 
 def test_a_model_with_its_tokenizer(server, encoder, tiny_tokenizer):

@@ -104,6 +104,24 @@ def test_paths_without_weights(tmp_path, bucket):
             find_initial_weights(path)
 
 
+@pytest.mark.parametrize(
+    "load",
+    [
+        load_model_directory,
+        find_initial_weights,
+        AlbertForPretraining.from_pretrained,
+    ],
+)
+def test_the_path_of_a_run_means_its_model(directory, tmp_path, load):
+    (tmp_path / "config.json").write_text('{"job": "pretrain"}')
+    found = load(str(tmp_path))
+    assert type(found) is type(load(directory))
+    os.makedirs(tmp_path / "runs" / "run-1")
+    os.rename(directory, tmp_path / "runs" / "run-1" / "model")
+    with pytest.raises(UserError, match="holds several runs; name one of the"):
+        load(str(tmp_path / "runs"))
+
+
 def test_only_files_of_a_model_are_replaced(tmp_path):
     for name in ("model", "model.old", "model.tmp"):
         (tmp_path / name / "deep").mkdir(parents=True)

@@ -20,7 +20,6 @@ from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.accounting import parameter_count
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.weights import (
-    adapters,
     config_json,
     keras_hub_preset,
     weights_file,
@@ -123,7 +122,6 @@ class StoredModel:
 def read_model_files(directory: str) -> StoredModel:
     """Returns the model in a directory, ours or of transformers or KerasHub."""
     path = os.path.join(directory, CONFIG_FILE)
-    check_contents(directory)
     require(
         files.isfile(path),
         f"{directory} is not a model directory: it has no {CONFIG_FILE}. A run "
@@ -149,45 +147,6 @@ def read_model_files(directory: str) -> StoredModel:
     )
     origin = "model" if description.ours else "Hugging Face"
     return StoredModel(f"{origin} directory", description, stored, directory)
-
-
-def check_contents(directory: str) -> None:
-    """Raises UserError for what may be taken for a model directory.
-
-    A directory of models, such as the checkpoints of transformers' Trainer or
-    the snapshots in the cache of the hub, and one of adapters.
-    """
-    adapters_file = os.path.join(directory, adapters.CONFIG_FILE)
-    has_adapters = files.isfile(adapters_file)
-    if files.isfile(os.path.join(directory, CONFIG_FILE)):
-        require(
-            not has_adapters,
-            f"{directory} holds adapters beside the model, which transformers "
-            "adds to it; move them and their adapter_config.json into a "
-            "directory of their own (in Python load_adapters adds them).",
-        )
-        return
-    require(
-        not has_adapters,
-        f"{directory} holds adapters of a model, not the model: in Python "
-        "from_pretrained opens it, and load_adapters adds them.",
-    )
-    found = []
-    for parent in (directory, os.path.join(directory, "snapshots")):
-        if files.isdir(parent):
-            paths = [os.path.join(parent, n) for n in files.listdir(parent)]
-            found += [
-                path
-                for path in paths
-                if files.isfile(os.path.join(path, CONFIG_FILE))
-            ]
-    # Checkpoints are sorted by number; the last may be the best.
-    found.sort(key=lambda path: (len(path), path))
-    require(
-        not found,
-        f"{directory} has no {CONFIG_FILE}, but {len(found)} of its "
-        f"directories have; name one of them, such as {''.join(found[-1:])}.",
-    )
 
 
 def _as_stored(

@@ -1,9 +1,9 @@
-"""Models on the Hugging Face hub as directories: `local_model`."""
+"""What the path of a model means: `local_model`."""
 
 import os
 
-from albert_tf.config import UserError
-from albert_tf.io import hub
+from albert_tf.config import UserError, require
+from albert_tf.io import files, hub
 from albert_tf.modeling.weights import (
     adapters,
     keras_hub_preset,
@@ -48,16 +48,21 @@ _CONVERT = (
 
 
 def local_model(path: str) -> str:
-    """Returns the directory of a model, which is downloaded from the hub.
+    """Returns the model directory that a path means.
 
-    Any other path is returned as it is.
+    That is the one of a run directory, or it is downloaded from the hub. Any
+    other path is returned as it is.
 
     Raises:
         UserError: where the hub has no such model, or not in a form that is
-            read here.
+            read here, and for a directory of several models.
     """
-    if not hub.is_on_hub(path):
-        return path
+    directory = _from_hub(path) if hub.is_on_hub(path) else _in_run(path)
+    _check_contents(directory)
+    return directory
+
+
+def _from_hub(path: str) -> str:
     # Torch's are downloaded where the repository has no others.
     for names in (FILES, (*FILES, *_TORCH_FILES)):
         directory = hub.download(path, names)
@@ -65,6 +70,60 @@ def local_model(path: str) -> str:
         if pretrained.CONFIG_FILE in present and _WEIGHTS.intersection(present):
             return directory
     raise _not_a_model(hub.parse(path))
+
+
+def _in_run(path: str) -> str:
+    """Returns the model directory of a run directory, else the path."""
+    inner = os.path.join(path, "model")
+    if _has_model(inner):
+        return inner
+    # Written by `bin.finetune --num_runs` and `--folds`.
+    for name in ("run-1", "fold-1"):
+        first = os.path.join(path, name)
+        require(
+            not files.isdir(os.path.join(first, "model")),
+            f"{path} holds several runs; name one of them, such as {first}.",
+        )
+    return path
+
+
+def _has_model(directory: str) -> bool:
+    return files.isfile(os.path.join(directory, pretrained.CONFIG_FILE))
+
+
+def _check_contents(directory: str) -> None:
+    """Raises UserError for what may be taken for a model directory.
+
+    A directory of models, such as the checkpoints of transformers' Trainer or
+    the snapshots in the cache of the hub, and one of adapters.
+    """
+    adapters_file = os.path.join(directory, adapters.CONFIG_FILE)
+    has_adapters = files.isfile(adapters_file)
+    if _has_model(directory):
+        require(
+            not has_adapters,
+            f"{directory} holds adapters beside the model, which transformers "
+            "adds to it; move them and their adapter_config.json into a "
+            "directory of their own (in Python load_adapters adds them).",
+        )
+        return
+    require(
+        not has_adapters,
+        f"{directory} holds adapters of a model, not the model: in Python "
+        "from_pretrained opens it, and load_adapters adds them.",
+    )
+    found = []
+    for parent in (directory, os.path.join(directory, "snapshots")):
+        if files.isdir(parent):
+            paths = [os.path.join(parent, n) for n in files.listdir(parent)]
+            found += [path for path in paths if _has_model(path)]
+    # By their numbers, of which the last may be the best.
+    found.sort(key=lambda path: (len(path), path))
+    require(
+        not found,
+        f"{directory} has no {pretrained.CONFIG_FILE}, but {len(found)} of its "
+        f"directories have; name one of them, such as {''.join(found[-1:])}.",
+    )
 
 
 def local_adapters(path: str) -> str:

@@ -84,7 +84,7 @@ class Mode:
     Attributes:
         form: of the texts; None: single texts or pairs, as the model's task.
         method: the method of a predictor.
-        kinds: of tasks, of which `predict` takes the first that fits.
+        kinds: of tasks, the first that fits in place of the model's own.
         fields: returns those of a prediction, for a line of JSON.
         columns: the fields that a table of lines has; empty: no tables are
             written of lines.
@@ -111,11 +111,21 @@ class Mode:
     def of(self, predictor: "BasePredictor") -> "Mode":
         """Returns the variant for a predictor, or the mode itself."""
         for variant in self.variants:
-            if variant.pooling == predictor.pooling or any(
-                map(predictor.predicts, variant.kinds)
+            if variant.pooling == predictor.pooling or variant.kind_of(
+                predictor
             ):
                 return variant
         return self
+
+    def kind_of(self, predictor: "BasePredictor") -> Kind | None:
+        """Returns the kind that a model predicts for, None for another's.
+
+        The model's own where its class is derived from one of the kinds.
+        """
+        own = predictor.own_kind
+        if isinstance(own, tuple(map(type, self.kinds))):
+            return own
+        return next(filter(predictor.predicts, self.kinds), None)
 
     def form_for(self, pairs: bool | None) -> Form:
         """Returns the form of texts that are pairs, or may be (None)."""
@@ -128,8 +138,8 @@ class Mode:
         """Yields the prediction for each item, or the error in its place."""
         method = getattr(predictor, self.method)
         if self.kinds:
-            fitting = (k for k in self.kinds if predictor.predicts(k))
-            method = functools.partial(method, next(fitting, self.kinds[-1]))
+            kind = self.kind_of(predictor) or self.kinds[-1]
+            method = functools.partial(method, kind)
         return method(items, return_exceptions=True, **options)
 
 
@@ -227,6 +237,7 @@ def fine_tuned_for(predictor: "BasePredictor") -> tuple[str, str]:
     """
     for name, mode in MODES.items():
         for row in (mode, *mode.variants):
-            for kind in filter(predictor.predicts, row.kinds):
+            kind = row.kind_of(predictor)
+            if kind:
                 return name, kind.name
     return "", ""

@@ -23,6 +23,7 @@ from albert_tf.prediction.items import (
     predict_each,
     texts_of,
 )
+from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.kinds.base import Kind, Prediction, ScoredExamples
 from albert_tf.tasks.kinds.classification import (
     Classification as TextClassification,
@@ -108,7 +109,9 @@ class BasePredictor(abc.ABC):
             UserError: when the model is not a classifier, or an item is
                 neither a string nor one or two of them.
         """
-        kind = TextClassification()
+        kind = self.own_kind
+        if not isinstance(kind, TextClassification):
+            kind = TextClassification()
         return map(
             _classification,
             self.predict(kind, texts, return_exceptions=return_exceptions),
@@ -134,7 +137,7 @@ class BasePredictor(abc.ABC):
                 the kind takes.
         """
         self._check_kind(kind)
-        kind = self._own_kind(kind)
+        kind = self._kind_by_settings(kind)
 
         def predict(batch: list[Any]) -> list[Prediction]:
             kind.check(batch)
@@ -257,6 +260,11 @@ class BasePredictor(abc.ABC):
         """The columns of the model's task, as `--columns` has them."""
         return ()
 
+    @property
+    def own_kind(self) -> Kind | None:
+        """The kind of the task that the model was fine-tuned for, if known."""
+        return None
+
     @abc.abstractmethod
     def predicts(self, kind: Kind) -> bool:
         """Returns whether the model predicts for examples of a kind."""
@@ -265,7 +273,7 @@ class BasePredictor(abc.ABC):
     def _check_kind(self, kind: Kind) -> None:
         """Raises UserError when the model was fine-tuned for another kind."""
 
-    def _own_kind(self, kind: Kind) -> Kind:
+    def _kind_by_settings(self, kind: Kind) -> Kind:
         """Returns a kind by the settings of the model, if these are known."""
         return kind
 
@@ -355,6 +363,12 @@ class Predictor(BasePredictor):
         """The columns of the model's task, as `--columns` has them."""
         return self.loaded.task.columns if self.loaded.task else ()
 
+    @property
+    def own_kind(self) -> Kind | None:
+        """The kind of the task that the model was fine-tuned for, if known."""
+        task = TASKS.get(self.loaded.task.task) if self.loaded.task else None
+        return task.kind if task and self.predicts(task.kind) else None
+
     def predicts(self, kind: Kind) -> bool:
         """Returns whether the model predicts for examples of a kind."""
         return kind.head in self.loaded.model.head_names
@@ -366,7 +380,7 @@ class Predictor(BasePredictor):
             f"use a model that was fine-tuned for {kind.name}.",
         )
 
-    def _own_kind(self, kind: Kind) -> Kind:
+    def _kind_by_settings(self, kind: Kind) -> Kind:
         return kind.for_model(self.loaded.features)
 
     def _check_embed(self) -> None:

@@ -1,5 +1,6 @@
 """--import: a module's head, kind, task and optimizer reach all programs."""
 
+import importlib
 import json
 import os
 import re
@@ -9,8 +10,14 @@ from pathlib import Path
 
 import pytest
 from program_runner import run_program
+from training_fixtures import random_model
 
-from albert_tf.interchange.model_directory import load_model_directory
+from albert_tf.config import FeatureConfig
+from albert_tf.interchange.model_directory import (
+    load_model_directory,
+    save_model_directory,
+)
+from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.modeling.heads import HEADS
 from albert_tf.optim.optimizers import OPTIMIZERS
 from albert_tf.prediction.predictor import Predictor
@@ -68,21 +75,15 @@ def test_a_module_adds_a_head_a_task_and_an_optimizer(
     copy = (f"--to_path={tmp_path}/copy", "--to_format=model_directory")
     run("convert", f"--from_path={model}", *copy)
     run("export", f"--model_dir={model}", f"--export_dir={tmp_path}/export")
-    predicted = run(
-        *("predict", "--mode=classify", f"--export_dir={tmp_path}/export"),
-        *(f"--text={text}" for text in TEXTS),
-    )
-    exported = [json.loads(line) for line in predicted.splitlines()]
-    kind, predictor = (
-        TASKS["mean_states"].kind,
-        Predictor(load_model_directory(model)),
-    )
-    for line, ours in zip(
-        exported, predictor.predict(kind, TEXTS), strict=True
-    ):
-        assert line["probabilities"] == pytest.approx(
-            ours.fields["probabilities"], rel=1e-5
-        )
+    predictor = Predictor(load_model_directory(model))
+    for source in f"--export_dir={tmp_path}/export", f"--model_dir={model}":
+        texts = (f"--text={text}" for text in TEXTS)
+        lines = run("predict", "--mode=classify", source, *texts).splitlines()
+        found = predictor.predict(TASKS["mean_states"].kind, TEXTS)
+        for line, ours in zip(map(json.loads, lines), found, strict=True):
+            assert line["probabilities"] == pytest.approx(
+                ours.fields["probabilities"], rel=1e-5
+            )
     printed = run(
         *("count_parameters", "--heads=mean_state"),
         *("--num_labels=2", "--hidden_size=96"),
@@ -94,6 +95,27 @@ def test_a_module_adds_a_head_a_task_and_an_optimizer(
     error = run_program("export", f"--model_dir={model}", export).error
     assert "model='AlbertForMeanStates' is not one of" in error
     assert "needs --import" in error
+
+
+def test_a_kind_of_ones_own_predicts_in_the_mode_of_its_class(
+    own_rows, tiny_tokenizer, tmp_path
+):
+    importlib.import_module(own_rows)
+    model = random_model("mean_state", max_position_embeddings=24)
+    task = TaskRecord("mean_states", FeatureConfig(max_seq_length=24))
+    save_model_directory(
+        str(tmp_path), model, tiny_tokenizer, max_seq_length=24, task=task
+    )
+    predictor = Predictor(str(tmp_path))
+    expected = [found.label for found in predictor.classify(TEXTS)]
+    flags = f"--import={own_rows}", f"--model_dir={tmp_path}"
+    texts = [f"--text={text}" for text in TEXTS]
+    done = run_program("predict", *flags, "--mode=classify", *texts)
+    assert done.status == 0, done.error
+    lines = map(json.loads, done.stdout.splitlines())
+    assert [line["label"] for line in lines] == expected
+    error = run_program("predict", *flags, "--mode=rate", *texts).error
+    assert "classification by the mean state, which is --mode=clas" in error
 
 
 def test_modules_that_cannot_be_imported(tmp_path, monkeypatch):

@@ -13,23 +13,12 @@ from typing import Any
 from albert_tf import __version__
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.io.hub import SCHEME
+from albert_tf.modeling.heads.base import Head
 from albert_tf.modeling.weights.config_json import transformers_models
 
 CARD_FILE = "README.md"
 HUB = "https://huggingface.co"
 
-# The hub's names of tasks, by heads; an encoder alone has the last.
-_PIPELINES = {
-    "masked_lm": "fill-mask",
-    "classification": "text-classification",
-    "regression": "text-classification",
-    "multiple_choice": "multiple-choice",
-    "token_classification": "token-classification",
-    "span": "question-answering",
-    "answerable_span": "question-answering",
-    "sentence_embedding": "sentence-similarity",
-    "": "feature-extraction",
-}
 # The hub's names of metrics, where they are not ours.
 _METRICS = {
     "macro_f1": "f1",
@@ -55,18 +44,6 @@ _DATASETS = {
     "RACE-middle": ("ehovy/race", "middle"),
     "RACE-high": ("ehovy/race", "high"),
 }
-# What bin.predict does with our heads, and a text of theirs for a shell.
-_MODES = {
-    "masked_lm": ("fill-mask", "'A [MASK] text.'"),
-    "classification": ("classify", "'A text.'"),
-    "regression": ("rate", "'A text.'"),
-    "multiple_choice": ("choose", r"$'A text.\tOne choice.\tAnother.'"),
-    "token_classification": ("tag", "'A text.'"),
-    "span": ("answer", r"$'A question?\tA paragraph.'"),
-    "answerable_span": ("answer", r"$'A question?\tA paragraph.'"),
-}
-_EMBED = ("embed", "'A text.'")
-
 # The last line of a card: a digest of those before it.
 _MARK = re.compile(r"<!-- Written by ALBERT-TF, sha256 ([0-9a-f]{64}) -->\n?")
 
@@ -137,7 +114,8 @@ def _metadata(loaded: LoadedModel, facts: CardFacts) -> str:
     """Returns the card's metadata for the hub, as YAML."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    pipeline = _PIPELINES.get(_head(loaded))
+    head = _head(loaded)
+    pipeline = head.pipeline_tag if head else "feature-extraction"
     library = facts.library
     if library == "transformers" and not _opens_in_transformers(loaded):
         library = "albert-tf"
@@ -179,9 +157,9 @@ def _data(loaded: LoadedModel) -> str:
     return name if name in _DATASETS else f"own data ({name})"
 
 
-def _head(loaded: LoadedModel) -> str:
-    """Returns the first of the model's heads, "" if it has none."""
-    return next(iter(loaded.model.head_names), "")
+def _head(loaded: LoadedModel) -> Head | None:
+    """Returns the first of the model's heads, None if it has none."""
+    return next(iter(loaded.model.heads.values()), None)
 
 
 def _class_there(loaded: LoadedModel) -> str:
@@ -265,14 +243,18 @@ def _usage(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
         f'model = {there}.from_pretrained("{facts.name}")\n'
         "```\n"
     )
-    mode, text = _MODES.get(_head(loaded), _EMBED)
+    head = _head(loaded) or Head
+    text = repr(head.example_text)
+    if "\\t" in text:
+        # A shell reads escapes after a dollar alone.
+        text = f"${text}"
     yield (
         "In ALBERT-TF `load_model_directory` returns the model with its "
         "tokenizer; a program predicts:\n"
     )
     yield (
         "```\n"
-        f"python -m bin.predict --mode={mode} \\\n"
+        f"python -m bin.predict --mode={head.predict_mode} \\\n"
         f"    --model_dir={SCHEME}{facts.name} --text={text}\n"
         "```\n"
     )

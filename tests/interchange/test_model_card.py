@@ -15,6 +15,9 @@ from albert_tf.interchange.model_card import (
 )
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import TaskRecord
+from albert_tf.modeling.heads import HEADS, ClassificationHead
+from albert_tf.prediction.forms import SINGLE
+from albert_tf.prediction.modes import MODES
 
 BASE = "albert/albert-base-v2@0123abc"
 FACTS = CardFacts("me/mood")
@@ -85,6 +88,11 @@ def test_metrics_on_own_data(classifier):
         ("masked_lm", "fill-mask", "AlbertForMaskedLM"),
         ("span", "question-answering", "AlbertForQuestionAnswering"),
         (
+            "multi_label",
+            "text-classification",
+            "AlbertForSequenceClassification",
+        ),
+        (
             "token_classification",
             "token-classification",
             "AlbertForTokenClassification",
@@ -98,6 +106,38 @@ def test_heads(tiny_tokenizer, head, pipeline, there):
     assert ModelCard(text).data.pipeline_tag == pipeline
     assert f'model = {there}.from_pretrained("me/mood")' in text
     assert ModelCard(text).data.library_name == "transformers"
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_mode_of_a_head_is_that_of_its_kind(name):
+    modes = {
+        kind.head: mode
+        for mode, row in MODES.items()
+        for variant in (row, *row.variants)
+        for kind in variant.kinds
+    }
+    head = HEADS[name]
+    assert head.predict_mode == modes.get(name, head.predict_mode)
+    form = MODES[head.predict_mode].form or SINGLE
+    texts = head.example_text.count("\t") + 1
+    assert form.counts is None or texts in form.counts
+
+
+def test_a_head_of_ones_own(tiny_tokenizer, monkeypatch):
+    class OwnHead(ClassificationHead):
+        head_name = "own"
+        model_name = "AlbertForOwnTask"
+        transformers_model = "AlbertModel"
+        pipeline_tag = "text-ranking"
+        predict_mode = "choose"
+        example_text = "A query.\tA text."
+
+    monkeypatch.setitem(HEADS, "own", OwnHead)
+    loaded = LoadedModel(built("own", labels=("a", "b")), tiny_tokenizer, 16)
+    text = model_card(loaded, FACTS)
+    assert ModelCard(text).data.pipeline_tag == "text-ranking"
+    assert "--mode=choose" in text
+    assert r"--text=$'A query.\tA text.'" in text
 
 
 def test_a_head_that_transformers_lacks(tiny_tokenizer):

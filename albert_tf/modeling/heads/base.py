@@ -80,6 +80,10 @@ class Head(ConfiguredLayer):
             seq]`.
         has_several_labels: whether a text has any number of the labels.
         meanings: of the outputs of an exported model, for its README.
+        pipeline_tag: the Hugging Face hub's name of the task, for a model
+            card; None where it has none.
+        predict_mode: that of bin.predict.
+        example_text: a line for it, with tabs between several texts.
     """
 
     head_name: str = ""
@@ -103,6 +107,10 @@ class Head(ConfiguredLayer):
         "probabilities": "of the classes, choices or pieces; their sum is 1",
         "label": "the likeliest class",
     }
+    pipeline_tag: str | None = None
+    # Any model has vectors.
+    predict_mode: str = "embed"
+    example_text: str = "A text."
 
     def __init__(
         self, config: Config, name: str | None = None, **kwargs: Any

@@ -30,6 +30,8 @@ class ClassificationHead(DenseHead):
     problem_type = "single_label_classification"
     labelled_outputs = (_CLASS,)
     options = ("num_labels",)
+    pipeline_tag = "text-classification"
+    predict_mode = "classify"
 
 
 @serializable
@@ -57,6 +59,8 @@ class MultiLabelHead(DenseHead):
         "probabilities": "of each label by itself",
         "labels": 'those of the text, each in its place; "" for the others',
     }
+    pipeline_tag = "text-classification"
+    predict_mode = "classify"
 
     @classmethod
     def exported_outputs(
@@ -87,6 +91,8 @@ class RegressionHead(DenseHead):
         LabelledOutput("predictions", "label_ids", weighted_squared_error),
     )
     meanings: Mapping[str, str] = {"predictions": "the number"}
+    pipeline_tag = "text-classification"
+    predict_mode = "rate"
     mean, deviation = 0.0, 1.0
 
     def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
@@ -117,6 +123,9 @@ class MultipleChoiceHead(DenseHead):
         ),
     )
     reads_choices = True
+    pipeline_tag = "multiple-choice"
+    predict_mode = "choose"
+    example_text = "A text.\tOne choice.\tAnother."
 
     def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns `logits` `[batch, choices]`."""
@@ -147,6 +156,8 @@ class TokenClassificationHead(DenseHead):
     label_weights = "label_weights"
     sequence_features = ("label_ids", "label_weights")
     options = ("num_labels",)
+    pipeline_tag = "token-classification"
+    predict_mode = "tag"
 
     def signatures(self, graph: Any) -> dict[str, Any]:
         """Returns the signature for the words of a text."""

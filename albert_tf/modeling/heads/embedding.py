@@ -33,6 +33,7 @@ class SentenceEmbeddingHead(Head):
         "pooling": tuple(EMBEDDINGS),
         "length": tuple(LENGTHS),
     }
+    pipeline_tag = "sentence-similarity"
 
     def __init__(
         self,

@@ -52,6 +52,9 @@ class MaskedLMHead(Head):
         ),
     )
     label_weights = "masked_lm_weights"
+    pipeline_tag = "fill-mask"
+    predict_mode = "fill-mask"
+    example_text = "A [MASK] text."
 
     def __init__(self, config: Config, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)

@@ -66,6 +66,9 @@ class SpanHead(DenseHead):
     labelled_outputs = _SPAN
     width = 2
     has_dropout = False
+    pipeline_tag = "question-answering"
+    predict_mode = "answer"
+    example_text = "A question?\tA paragraph."
 
     def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns `start_logits` and `end_logits` `[batch, seq]`."""
@@ -133,6 +136,9 @@ class AnswerableSpanHead(Head):
         ),
     )
     options = ("start_n_top", "end_n_top")
+    pipeline_tag = "question-answering"
+    predict_mode = "answer"
+    example_text = "A question?\tA paragraph."
 
     def __init__(
         self,

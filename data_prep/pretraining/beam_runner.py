@@ -188,7 +188,7 @@ def _make_shards(
         | "Read" >> beam.FlatMap(_read, plan)
     )
     documents, counts, results = _kept_documents(documents, plan.config)
-    units = _units(documents | "Document" >> beam.Values(), plan)
+    units = _units_by_draw(documents | "Document" >> beam.Values(), plan)
     made = units | "Make" >> beam.ParDo(_MakeRecords(plan, tokenizer))
     entries, of_records = _without_counts("Made", made)
     counts.append(of_records)
@@ -199,7 +199,7 @@ def _make_shards(
         (entries, pipeline | "Empty" >> beam.Create(none))
         | "WithEmpty" >> beam.Flatten()
         | "Shards" >> beam.GroupByKey()
-        | "Write" >> beam.Map(_write_shard, output_dir)
+        | "Write" >> beam.Map(_shard_of_entries, output_dir)
     )
     totals = (
         counts | "Counts" >> beam.Flatten() | "Sum" >> beam.CombinePerKey(sum)
@@ -218,11 +218,12 @@ def _read(
         yield (number, index), tuple(item)
 
 
-def _units(rows: PCollection, plan: BuildPlan) -> PCollection:
+def _units_by_draw(rows: PCollection, plan: BuildPlan) -> PCollection:
     """Gathers documents into units of work, lists of rows."""
     if not plan.num_groups:
-        # Any division will do. This one makes a large file the work of many,
-        # and needs nothing of the bundles that an engine makes.
+        # Any division will do; the records are the same. This one makes a
+        # large file the work of many, and needs nothing of the bundles that an
+        # engine makes, nor the order of reading.
         number = 1 + plan.num_characters // plan.unit_characters
         plan = dataclasses.replace(plan, num_groups=number)
     return (
@@ -270,10 +271,10 @@ class _MakeRecords(beam.DoFn):
         yield _COUNTS, dict(counts)
 
 
-def _write_shard(
+def _shard_of_entries(
     shard: tuple[str, Iterable[Sequence[bytes]]], output_dir: str
 ) -> dict[str, Any]:
-    """Writes a shard; returns its entry in metadata.json.
+    """Writes a shard, sorted in memory; returns its entry in metadata.json.
 
     An engine that repeats this writes the same bytes.
     """

@@ -128,7 +128,7 @@ class LocalRunner(contextlib.AbstractContextManager):
         items = _kept_documents(
             plan, work_dir, totals, pairs, self._workers.map
         )
-        units = enumerate(_units(items, plan, work_dir))
+        units = enumerate(_units_as_read(items, plan, work_dir))
         with self._progress("characters") as show:
             for num_characters, counts, runs in self._workers.map(make, units):
                 totals.update(counts)
@@ -147,7 +147,7 @@ class LocalRunner(contextlib.AbstractContextManager):
         """Writes the shards that are missing; returns the entries of all."""
         numbered = plan.partition.shards()
         make = functools.partial(
-            _make_shard,
+            _shard_of_runs,
             plan.partition,
             runs,
             directory.path,
@@ -226,10 +226,13 @@ def _kept_documents(
     return remove_duplicates(read, level, work_dir, totals)
 
 
-def _units(
+def _units_as_read(
     items: Iterator[UnitDocument], plan: BuildPlan, work_dir: str
 ) -> Iterator[list[UnitDocument]]:
-    """Yields the documents of each unit of work."""
+    """Yields the documents of each unit of work.
+
+    As they are read, nothing on disk, unless they are in groups.
+    """
     if plan.num_groups:
         group = functools.partial(group_of, plan=plan)
         yield from in_groups(items, group, plan.num_groups, work_dir)
@@ -246,14 +249,14 @@ def _units(
         yield unit
 
 
-def _make_shard(
+def _shard_of_runs(
     partition: Partition,
     runs: Sequence[str],
     output_dir: str,
     work_dir: str,
     split_and_number: tuple[str, int],
 ) -> dict[str, Any]:
-    """Writes a shard unless an earlier run has; returns its entry."""
+    """Gathers a shard of runs on disk unless it is there; returns its entry."""
     name = partition.shard_name(*split_and_number)
     entry_path = os.path.join(work_dir, f"{name}.json")
     if os.path.exists(entry_path):

@@ -92,7 +92,9 @@ def apply_dropout(
     bits = _avalanche(ops.bitwise_xor(ops.expand_dims(keys, 1), counter))
     keep = ops.reshape(bits, shape) >= _uint32(int(rate * 2**32))
     scale = ops.cast(1.0 / (1.0 - rate), inputs.dtype)
-    return ops.where(keep, inputs * scale, ops.zeros_like(inputs))
+    # Zeros of the inputs' shape would be a constant of that size, which takes
+    # memory while a program is built.
+    return ops.where(keep, inputs * scale, ops.zeros((), inputs.dtype))
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")

@@ -202,13 +202,24 @@ def rematerialized(
             late = [
                 x + tf.cast(zero, x.dtype) for x in arguments[len(weights) :]
             ]
-            return _gradients(
+            found = _gradients(
                 function, gradient, *arguments[: len(weights)], *late
             )
+            of_weights, of_inputs = found[: len(weights)], found[len(weights) :]
+            # A thread that goes on to other blocks first would keep what the
+            # weights' gradients are made of.
+            with tf.control_dependencies(
+                [g for g in of_weights if g is not None]
+            ):
+                return [*of_weights, *map(_identity, of_inputs)]
 
         return function(*arguments), gradients
 
     return checkpointed(*weights, *inputs)
+
+
+def _identity(gradient: Tensor | None) -> Tensor | None:
+    return None if gradient is None else tf.identity(gradient)
 
 
 @functools.cache

@@ -154,8 +154,15 @@ for remat in REMAT:
 
 
 @pytest.mark.slow
-def test_shared_use_and_recomputation_save_memory(tmp_path):
-    """Reads TensorFlow's own count of the bytes that tensors hold."""
+@pytest.mark.parametrize(("num_cores", "most"), [(1, 11), (2, 10)])
+def test_shared_use_and_recomputation_save_memory(tmp_path, num_cores, most):
+    """Reads TensorFlow's own count of the bytes that tensors hold.
+
+    A single thread may go on to other blocks before a weight's gradient.
+    """
+    cores = sorted(os.sched_getaffinity(0))[:num_cores]
+    if len(cores) < num_cores:
+        pytest.skip(f"needs {num_cores} cores")
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", MEMORY_OF_A_STEP],
@@ -164,12 +171,13 @@ def test_shared_use_and_recomputation_save_memory(tmp_path):
         check=True,
         capture_output=True,
         text=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
     )
     plain, selective, full = map(float, done.stdout.split()[-3:])
     # Units are the weights: plain 9, what 8 applications computed and a few
     # gradients; full 6, a few gradients and one application; selective 6. Where
     # activations are kept plain is 11; where all gradients wait for each other
     # plain is 16 and full 9 to 11.
-    assert 8 < plain < 10
-    assert full < selective < 7
+    assert 8 < plain < most
+    assert full < selective < most - 3
     assert full < 7

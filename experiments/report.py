@@ -1,8 +1,9 @@
 """The report of tables: what was measured beside what was published."""
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from experiments.results import (
     is_loss,
 )
 from experiments.tables import PUBLISHED_COLUMNS
-from experiments.units import Figures
+from experiments.units import Figures, in_order
 
 # Chance does not explain a difference below this, or above 1 less this.
 _SIGNIFICANT = 0.05
@@ -62,9 +63,11 @@ def _by_layer(found: Mapping[str, Any], values: str) -> list[Line]:
     return [(range(1, len(found[values]) + 1), found[values])]
 
 
-def _by_depth(found: Mapping[str, Any], values: str) -> list[Line]:
+def _by_depth(
+    found: Mapping[str, Any], values: str, axis: str = "applications"
+) -> list[Line]:
     depths = found["depths"]
-    return [([d["applications"] for d in depths], [d[values] for d in depths])]
+    return [([d[axis] for d in depths], [d[values] for d in depths])]
 
 
 def _by_application(found: Mapping[str, Any], values: str) -> list[Line]:
@@ -115,6 +118,11 @@ _PLOTS = (
         _APPLICATIONS,
         "sensitivity of the output to the shared weights",
     ),
+    _Plot(
+        *("any_depth", functools.partial(_by_depth, axis="flops")),
+        *("masked_lm_accuracy", "operations for a sequence"),
+        "held-out masked-LM accuracy",
+    ),
 )
 
 
@@ -133,14 +141,15 @@ def report(
         "Tables, measured",
         [
             Paragraph(caption),
-            Paragraph(_circumstances(ledger)),
+            Paragraph(_circumstances(ledger, _names_of_units(results))),
             Paragraph(
                 "Measured scores are medians over the seeds in per cent, with "
                 "the range in brackets. A model whose masked-LM accuracy is "
                 f"less than {LEARNED_MARGIN:.0%} above copying and guessing is "
                 "counted as not comparable. A claim is tested by its "
                 "difference in each seed (one-sided t-test): it shows where "
-                f"p is below {_SIGNIFICANT}."
+                f"p is below {_SIGNIFICANT}, without correction for the number "
+                "of claims. All seeds share the held-out text."
             ),
         ],
         [_section(name, found, place) for name, found in results.items()],
@@ -155,21 +164,29 @@ def _computers(ledger: Ledger) -> str:
     return f"{', '.join(processors)}, every model on one core"
 
 
-def _circumstances(ledger: Ledger) -> str:
-    entries = list(ledger.entries())
+def _names_of_units(results: Mapping[str, TableResults]) -> set[str]:
+    cells = [cell for found in results.values() for cell in found.cells]
+    units = in_order([unit for cell in cells for unit in cell.units])
+    return {unit.name for unit in units}
+
+
+def _circumstances(ledger: Ledger, units: Container[str]) -> str:
+    """Returns where and how long the units of the tables were computed."""
+    entries = [e for e in ledger.entries() if e["unit"] in units]
     if not entries:
         return "Nothing has been computed yet."
     hours = sum(entry["seconds"] for entry in entries) / 3600
     versions = entries[-1]["versions"].items()
     return (
-        f"Computed on {_computers(ledger)}: {hours:.1f} hours of a core in "
-        "all. Versions: "
+        f"Computed on {_computers(ledger)}, beside other work, so that rates "
+        f"are no measurement: {hours:.1f} hours of a core in all, in which the "
+        "last part counts of a job that was interrupted. Versions: "
         f"{', '.join(f'{name} {version}' for name, version in versions)}."
     )
 
 
 def _section(name: str, results: TableResults, place: str) -> Section:
-    parts: list[Part] = [_numbers(results)]
+    parts: list[Part] = [_numbers(results), *_rates_of_tasks(results)]
     if results.table.note:
         parts.append(Paragraph(results.table.note))
     if findings := results.findings():
@@ -195,7 +212,8 @@ def _numbers(results: TableResults) -> Table:
     columns = results.columns
     header = ["row", "parameters"]
     if results.table.trained:
-        header += ["sequences per second", *columns, "seeds"]
+        named = [f"{c} {results.metric(c)}".rstrip() for c in columns]
+        header += ["sequences per second", *named, "seeds"]
     content = []
     for row in results.rows:
         content.append([row.name, f"{results.parameters(row.name):,}"])
@@ -205,7 +223,27 @@ def _numbers(results: TableResults) -> Table:
                 *(_median(results.values(row.name, c), c) for c in columns),
                 _state(results, row.name),
             ]
+    baselines = [results.baseline(column) for column in columns]
+    if any(baselines):
+        scores = [_median([b] if b else [], "") for b in baselines]
+        content.append(["TF-IDF with a linear model", "", "", *scores, ""])
     return Table(header, content, "As measured.")
+
+
+def _rates_of_tasks(results: TableResults) -> list[Part]:
+    """Returns a line for a task whose rows had several learning rates."""
+    parts: list[Part] = []
+    for column in results.columns:
+        rates = results.rates(column)
+        if len(rates) > 1:
+            texts = [f"{r:g} ({', '.join(n)})" for r, n in rates.items()]
+            parts.append(
+                Paragraph(
+                    f"The rates of fine-tuning on {column} differ, so that "
+                    f"its rows are not compared: {'; '.join(texts)}."
+                )
+            )
+    return parts
 
 
 def _rate(found: Sequence[Figures]) -> str:
@@ -245,7 +283,9 @@ def _claims(findings: Sequence[Finding]) -> Table:
             found.column,
             _difference(found),
             f"{found.agreeing} of {len(found.differences)}",
-            "" if math.isnan(found.p_value) else f"{found.p_value:.3f}",
+            ""
+            if math.isnan(found.p_value) or found.problem
+            else f"{found.p_value:.3f}",
             verdict(found),
         ]
         for found in findings
@@ -262,6 +302,8 @@ def _difference(finding: Finding) -> str:
 
 def verdict(finding: Finding) -> str:
     """Returns in words what the seeds say of a claim."""
+    if finding.problem:
+        return finding.problem
     if len(finding.differences) < 2:
         return "one seed cannot tell"
     if finding.p_value < _SIGNIFICANT:
@@ -273,11 +315,20 @@ def verdict(finding: Finding) -> str:
 
 def _published(results: TableResults) -> Table:
     """Returns the paper's own scores, where it prints them."""
+    columns = [
+        column
+        for column in PUBLISHED_COLUMNS
+        if any(column in row.published for row in results.rows)
+    ]
     content = [
-        [row.name, *(row.published.get(c, "") for c in PUBLISHED_COLUMNS)]
+        [row.name, *(row.published.get(c, "") for c in columns)]
         for row in results.rows
     ]
-    return Table(["row", *PUBLISHED_COLUMNS], content, "As published.")
+    caption = (
+        "As published, of models of the paper's sizes, trained on Wikipedia "
+        "and BookCorpus on TPUs."
+    )
+    return Table(["row", *columns], content, caption)
 
 
 def _curves(name: str, results: TableResults) -> list[Part]:

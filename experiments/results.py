@@ -47,11 +47,13 @@ class CellScores:
         status: of its pretraining, as in the ledger; "": not ended.
         scores: by column.
         learned: whether its masked-LM accuracy is that of a model that reads.
+        rates: the learning rate of fine-tuning by task, where it is recorded.
     """
 
     status: str
     scores: Mapping[str, float]
     learned: bool
+    rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def cell_scores(cell: Cell, ledger: Ledger) -> CellScores:
@@ -71,16 +73,17 @@ def cell_scores(cell: Cell, ledger: Ledger) -> CellScores:
         scores |= _sentence_accuracy(found.get("evaluation", {}))
         if name in TEXTS:
             scores |= {f"{name} {WORDS[m]}": found[m] for m in WORDS if found}
-    tasks = {}
+    tasks, rates = {}, {}
     for title, unit in cell.tasks.items():
         if found := ledger.figures(unit):
             tasks[title] = found["evaluation"][found["metric"]]
+            rates[title] = found.get("learning_rate", math.nan)
     scores |= tasks
     if tasks and len(tasks) == len(cell.tasks):
         scores[TASKS] = float(np.mean(list(tasks.values())))
     guessing = _KEPT + _MASKED * evaluation["most_frequent_token_accuracy"]
     learned = accuracy > guessing + LEARNED_MARGIN
-    return CellScores(entry["status"], scores, learned)
+    return CellScores(entry["status"], scores, learned, rates)
 
 
 def _sentence_accuracy(evaluation: Mapping[str, float]) -> dict[str, float]:
@@ -100,12 +103,14 @@ class Finding:
         differences: the claim's sum for each seed that has all its rows.
         p_value: one-sided, of a t-test that the mean is 0 (equal seeds are
             pairs); NaN for fewer than two seeds.
+        problem: why its rows cannot be compared; empty: they can.
     """
 
     claim: Claim
     column: str
     differences: Sequence[float]
     p_value: float
+    problem: str = ""
 
     @property
     def mean(self) -> float:
@@ -205,24 +210,68 @@ class TableResults:
 
     def _examine(self, claim: Claim, column: str) -> Finding:
         """Returns the claim's sum for every seed that has all its scores."""
-        differences = []
+        weights = list(claim.weights.values())
+        sign = -1 if is_loss(column) else 1
+        differences, compared = [], []
         for seed in dict.fromkeys(seed for _, seed in self.scores):
-            found = [
-                self.scores[name, seed].scores.get(column)
-                if (name, seed) in self.scores
-                else None
-                for name in claim.weights
-            ]
-            if None not in found:
-                weights = list(claim.weights.values())
-                sign = -1 if is_loss(column) else 1
-                differences.append(sign * float(np.dot(weights, found)))
-        return Finding(claim, column, differences, _p_value(differences))
+            cells = [self.scores.get((name, seed)) for name in claim.weights]
+            present = [c for c in cells if c and column in c.scores]
+            if len(present) == len(cells):
+                scores = [cell.scores[column] for cell in present]
+                differences.append(sign * float(np.dot(weights, scores)))
+                compared += present
+        return Finding(
+            claim,
+            column,
+            differences,
+            _p_value(differences),
+            _problem(compared, column),
+        )
+
+    def baseline(self, column: str) -> float | None:
+        """Returns a task's score of TF-IDF with a linear model, if recorded."""
+        for found in filter(
+            None, map(self.ledger.figures, self._tasks(column))
+        ):
+            scores = found.get("baseline", {})
+            if score := scores.get(f"tfidf_{found['metric']}"):
+                return score
+        return None
+
+    def metric(self, column: str) -> str:
+        """Returns the metric of a task's column; empty for other columns."""
+        found = map(self.ledger.figures, self._tasks(column))
+        return next((f["metric"] for f in found if f), "")
+
+    def rates(self, column: str) -> dict[float, list[str]]:
+        """Returns the rows of each learning rate of fine-tuning on a task."""
+        rows: dict[float, list[str]] = {}
+        for (name, _), cell in self.scores.items():
+            rate = cell.rates.get(column, math.nan)
+            if not math.isnan(rate) and name not in rows.setdefault(rate, []):
+                rows[rate].append(name)
+        return rows
+
+    def _tasks(self, column: str) -> list[Unit]:
+        """Returns the fine-tunings on a task; none for another column."""
+        return [c.tasks[column] for c in self.cells if column in c.tasks]
 
 
 def is_loss(column: str) -> bool:
     """Returns whether less is better, and scores are no shares."""
     return column.endswith(NATS)
+
+
+def _problem(cells: Sequence[CellScores], column: str) -> str:
+    """Returns why the scores of these cells cannot be compared."""
+    if not all(cell.learned for cell in cells):
+        return "not comparable"
+    for task in {task for cell in cells for task in cell.rates}:
+        rates = {cell.rates.get(task, math.nan) for cell in cells}
+        known = {rate for rate in rates if not math.isnan(rate)}
+        if column in (task, TASKS) and len(known) > 1:
+            return "rates of fine-tuning differ"
+    return ""
 
 
 def _is_about(claim: Claim, column: str) -> bool:

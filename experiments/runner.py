@@ -224,6 +224,7 @@ class _Run:
         self, unit: Unit, status: str, figures: Figures, seconds: float
     ) -> None:
         self._ledger.record(unit, status, figures, seconds)
+        self._ledger.write_lines()
         if seconds:
             self._seconds[unit.kind].append(seconds)
         left = self._to_run(self._units)

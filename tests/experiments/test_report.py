@@ -62,7 +62,12 @@ def results(tmp_path):
             accuracy = 0.2
         record_pretraining(ledger, cell, accuracy)
         evaluation = {"accuracy": 0.6, "f1": accuracy}
-        figures = {"evaluation": evaluation, "metric": "f1"}
+        figures = {
+            "evaluation": evaluation,
+            "metric": "f1",
+            "baseline": {"tfidf_accuracy": 0.1, "tfidf_f1": 0.777},
+            "learning_rate": 5e-4 if "FFN" in cell.row.name else 3e-4,
+        }
         ledger.record(cell.tasks["MRPC"], FINISHED, figures, 30.0)
     return TableResults(TABLES["sharing"], cells, ledger)
 
@@ -99,6 +104,48 @@ def test_a_seed_without_all_rows_is_left_out(results):
     claim = Claim("x", {"shared-FFN E=768": 1, "all-shared E=768": -1})
     found = results._examine(claim, "masked-LM accuracy")
     assert len(found.differences) == 2
+
+
+def test_a_model_that_has_not_learned_decides_no_claim(results):
+    claim = Claim("x", {"shared-FFN E=768": 1, "all-shared E=768": -1})
+    found = results._examine(claim, "masked-LM accuracy")
+    assert verdict(found) == "not comparable"
+
+
+def test_rows_fine_tuned_at_different_rates_decide_no_claim(results):
+    claim = Claim("x", {"shared-FFN E=128": 1, "all-shared E=128": -1})
+    words = "rates of fine-tuning differ"
+    assert verdict(results._examine(claim, "MRPC")) == words
+    assert verdict(results._examine(claim, "mean of the tasks")) == words
+    assert not results._examine(claim, "masked-LM accuracy").problem
+    assert results.rates("MRPC").keys() == {3e-4, 5e-4}
+
+
+def test_a_task_has_its_metric_and_the_score_of_a_linear_model(
+    results, tmp_path
+):
+    text = to_markdown(page_of(results, tmp_path), lambda name, png: name)
+    assert " | MRPC f1 | " in text
+    (line,) = (x for x in text.splitlines() if x.startswith("| TF-IDF with"))
+    assert "| 77.7 |" in line
+    assert "The rates of fine-tuning on MRPC differ" in text
+
+
+def test_published_columns_that_are_empty_are_not_shown(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    found = {
+        name: TableResults(
+            TABLES[name], PLANNER.cells(TABLES[name], [1]), ledger
+        )
+        for name in ("objective", "sharing")
+    }
+    lines = to_markdown(
+        report(found, "Scale.", ledger), lambda name, png: name
+    ).splitlines()
+    header, other = (x for x in lines if x.startswith("| row | million"))
+    assert header.endswith("masked-LM accuracy | NSP accuracy | SOP accuracy |")
+    assert any(x.endswith("| 79.2 | 54.5 | 90.5 | 52.0 |") for x in lines)
+    assert "NSP accuracy" not in other
 
 
 def test_one_seed_has_no_p_value():
@@ -195,7 +242,7 @@ def test_early_exit_is_beside_a_fixed_depth_of_as_much_arithmetic(tmp_path):
         outputs = ("masked_lm_logits", "sentence_order_logits")
         accuracies = {"masked_lm_accuracy": 0.3, "sentence_order_accuracy": 0.7}
         found = {
-            "depths": [{"applications": 1, **accuracies}],
+            "depths": [{"applications": 1, "flops": 100, **accuracies}],
             "early_exit": dict.fromkeys(outputs, exits),
         }
         ledger.record(cell.measures["any_depth"], FINISHED, found, 3.0)

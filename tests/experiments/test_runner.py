@@ -62,6 +62,14 @@ def test_what_units_share_is_run_once_and_before_them(ledger):
     assert [e["figures"] for e in entries.values()] == [{"runs": 1}] * 3
 
 
+def test_every_ended_unit_is_a_line_at_once(ledger):
+    with pytest.raises(UnitError):
+        run([unit("a"), unit("b", "3")], ledger, processes=1)
+    path = pathlib.Path(ledger.directory, "results.jsonl")
+    (line,) = path.read_text().splitlines()
+    assert '"name": "a"' in line
+
+
 def test_what_is_recorded_is_not_run_again(ledger):
     run([unit("a")], ledger)
     assert run([unit("a")], ledger) == []

@@ -23,6 +23,12 @@ _MANY_RATE, _FEW_RATE, _FEW_TEXTS_RATE = 1e-4, 3e-4, 5e-4
 # proportion, take less.
 _NARROW = 128
 _BATCH_SIZE = 32
+# For a task that the paper has no settings for, with models of its sizes.
+_OTHER_TASK = {
+    "learning_rate": 2e-5,
+    "num_train_epochs": 3.0,
+    "train_batch_size": _BATCH_SIZE,
+}
 # The factor for adapters of small models, whose rates are high already.
 _SMALL_LORA_FACTOR = 3.0
 
@@ -47,6 +53,22 @@ def _paper(task: Task, changes: Mapping[str, Any]) -> Recipe:
     return Recipe({**task.settings, **changes}, f"of the paper for {task.name}")
 
 
+def _evaluated(task: Task, model: ModelConfig, num_examples: int) -> Recipe:
+    """Returns the paper's settings, with an evaluation in each epoch."""
+    known = task.settings or _OTHER_TASK
+    settings = {**known, **task.settings_v2}
+    batch_size = settings.get("train_batch_size", _BATCH_SIZE)
+    settings["eval_steps"] = _evaluation_steps(num_examples, batch_size)
+    if task.settings:
+        return _paper(task, settings)
+    return Recipe(settings, f"for a model {model.hidden_size} wide")
+
+
+def _evaluation_steps(num_examples: int, batch_size: int) -> int:
+    """Returns the steps of an epoch, or 500: the best model is kept."""
+    return min(-(-num_examples // batch_size), 500)
+
+
 def _fitting(
     task: Task,
     model: ModelConfig,
@@ -61,7 +83,7 @@ def _fitting(
     """
     width = model.hidden_size
     if width >= PAPER_WIDTH:
-        return _paper(task, task.settings_v2)
+        return _evaluated(task, model, len(examples))
     few = len(examples) <= FEW_EXAMPLES
     is_text = isinstance(task.kind, TextKind)
     is_pair = is_text and task.kind.are_pairs(examples)
@@ -75,8 +97,7 @@ def _fitting(
         "learning_rate": float(f"{rate:.2g}"),
         "num_train_epochs": 5.0 if few else 3.0,
         "train_batch_size": _BATCH_SIZE,
-        # Once in an epoch: the best model is kept.
-        "eval_steps": min(-(-len(examples) // _BATCH_SIZE), 500),
+        "eval_steps": _evaluation_steps(len(examples), _BATCH_SIZE),
         "hidden_dropout_prob": 0.1,
         "attention_probs_dropout_prob": 0.1,
         "classifier_dropout_prob": 0.1,

@@ -34,9 +34,22 @@ def recipe(name, task="RTE", width=128, num_examples=5000, example=PAIR):
 def test_models_of_the_papers_sizes_get_the_papers_settings(width):
     task = TASKS["RACE"]
     expected = {**task.settings, **task.settings_v2}
-    assert recipe("auto", "RACE", width) == recipe("v2", "RACE", width)
-    assert recipe("auto", "RACE", width).settings == expected
+    assert recipe("v2", "RACE", width).settings == expected
+    found = recipe("auto", "RACE", width)
+    assert found.settings == {**expected, "eval_steps": 157}
+    assert found.source == recipe("v2", "RACE", width).source
     assert recipe("v1", "RACE", width).settings == task.settings
+
+
+def test_wide_models_have_settings_for_tasks_of_a_users_own():
+    found = recipe("auto", "classification", 768, num_examples=400)
+    assert found.settings == {
+        "learning_rate": 2e-5,
+        "num_train_epochs": 3.0,
+        "train_batch_size": 32,
+        "eval_steps": 13,
+    }
+    assert found.source == "for a model 768 wide"
 
 
 @pytest.mark.parametrize("width", [128, 512])

@@ -35,8 +35,10 @@ class Task:
             `[examples]`.
         labels: in the order of their ids; empty: those of the training
             examples.
-        settings: the paper's, by name (Table 14), and the dropout.
-        settings_v2: changes of `settings` for the v2 models.
+        paper_settings: the paper's, by name (Table 14), and the dropout; for
+            models of its sizes.
+        settings_v2: changes of `paper_settings` for the v2 models.
+        settings: by name, for models of any size.
         evaluated: splits that are evaluated in training, by the suffix of
             their metrics' names.
         submissions: the benchmark's names for the predictions of splits.
@@ -50,8 +52,9 @@ class Task:
     reader: Reader
     metrics: Mapping[str, Metric] = dataclasses.field(default_factory=dict)
     labels: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    paper_settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     settings_v2: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     evaluated: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: {"": "dev"}
     )

@@ -38,7 +38,7 @@ def _squad(version: str, kind: Kind, settings: dict) -> Task:
         reader=SplitFiles(
             read_questions, (f"-v{version}.json", ".json", *QUESTION_ROWS)
         ),
-        settings=settings,
+        paper_settings=settings,
     )
 
 
@@ -48,7 +48,7 @@ def _race(name: str, levels: tuple[str, ...]) -> Task:
         kind=MultipleChoice(),
         reader=RaceFiles(levels),
         metrics={"accuracy": scalar.accuracy},
-        settings=recipe(2e-5, 32, 0.1, 12000, 1000),
+        paper_settings=recipe(2e-5, 32, 0.1, 12000, 1000),
         # With 2e-5 and dropout the large second models diverge.
         settings_v2=recipe(1e-5, 32, 0.0, 12000, 1000),
     )

@@ -145,7 +145,7 @@ def _task(
         reader=GlueFiles(labels, files),
         metrics=metrics,
         labels=labels,
-        settings=settings,
+        paper_settings=settings,
         # The second models were pretrained without dropout, too.
         settings_v2={
             "hidden_dropout_prob": 0.0,

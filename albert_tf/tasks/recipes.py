@@ -50,16 +50,17 @@ class Recipe(NamedTuple):
 
 
 def _paper(task: Task, changes: Mapping[str, Any]) -> Recipe:
-    return Recipe({**task.settings, **changes}, f"of the paper for {task.name}")
+    settings = {**task.paper_settings, **changes, **task.settings}
+    return Recipe(settings, f"of the paper for {task.name}")
 
 
 def _evaluated(task: Task, model: ModelConfig, num_examples: int) -> Recipe:
     """Returns the paper's settings, with an evaluation in each epoch."""
-    known = task.settings or _OTHER_TASK
-    settings = {**known, **task.settings_v2}
+    known = task.paper_settings or _OTHER_TASK
+    settings = {**known, **task.settings_v2, **task.settings}
     batch_size = settings.get("train_batch_size", _BATCH_SIZE)
     settings["eval_steps"] = _evaluation_steps(num_examples, batch_size)
-    if task.settings:
+    if task.paper_settings:
         return _paper(task, settings)
     return Recipe(settings, f"for a model {model.hidden_size} wide")
 
@@ -106,10 +107,10 @@ def _fitting(
         pooling = "pair_mean" if is_pair else "mean"
         settings["pooling"] = pooling + ("_ngrams" if ngrams else "")
     # What follows from the task's texts, not from the model.
-    if "max_seq_length" in task.settings:
-        settings["max_seq_length"] = task.settings["max_seq_length"]
+    if "max_seq_length" in task.paper_settings:
+        settings["max_seq_length"] = task.paper_settings["max_seq_length"]
     return Recipe(
-        settings,
+        {**settings, **task.settings},
         f"for a model {width} wide and {len(examples):,} examples",
         _SMALL_LORA_FACTOR,
     )

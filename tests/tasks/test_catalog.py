@@ -55,7 +55,7 @@ def test_the_settings_are_the_papers():
 
 
 def test_settings_of_race_for_v2_models():
-    settings = TASKS["RACE"].settings | TASKS["RACE"].settings_v2
+    settings = TASKS["RACE"].paper_settings | TASKS["RACE"].settings_v2
     values = [settings[name] for name in COLUMNS[:5]]
     assert values == [1e-5, 32, 0, 0.1, 12000]
     assert settings["attention_probs_dropout_prob"] == 0
@@ -64,7 +64,7 @@ def test_settings_of_race_for_v2_models():
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_settings_and_splits_are_known(task):
     of_model = setting_fields(ModelConfig)
-    for settings in (task.settings, task.settings_v2):
+    for settings in (task.paper_settings, task.settings_v2):
         for name, value in settings.items():
             base = ModelConfig() if name in of_model else FinetuneConfig()
             override(base, {name: value})

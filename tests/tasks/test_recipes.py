@@ -1,5 +1,7 @@
 """Settings of fine-tuning by the task, the model and the examples."""
 
+import dataclasses
+
 import pytest
 
 from albert_tf.config import (
@@ -33,12 +35,12 @@ def recipe(name, task="RTE", width=128, num_examples=5000, example=PAIR):
 @pytest.mark.parametrize("width", [PAPER_WIDTH, 4096])
 def test_models_of_the_papers_sizes_get_the_papers_settings(width):
     task = TASKS["RACE"]
-    expected = {**task.settings, **task.settings_v2}
+    expected = {**task.paper_settings, **task.settings_v2}
     assert recipe("v2", "RACE", width).settings == expected
     found = recipe("auto", "RACE", width)
     assert found.settings == {**expected, "eval_steps": 157}
     assert found.source == recipe("v2", "RACE", width).source
-    assert recipe("v1", "RACE", width).settings == task.settings
+    assert recipe("v1", "RACE", width).settings == task.paper_settings
 
 
 def test_wide_models_have_settings_for_tasks_of_a_users_own():
@@ -56,12 +58,25 @@ def test_wide_models_have_settings_for_tasks_of_a_users_own():
 def test_narrower_models_learn_at_a_higher_rate(width):
     small = recipe("auto", width=width)
     assert (
-        small.settings["learning_rate"] > TASKS["RTE"].settings["learning_rate"]
+        small.settings["learning_rate"]
+        > TASKS["RTE"].paper_settings["learning_rate"]
     )
     assert small.source == f"for a model {width} wide and 5,000 examples"
     assert small.settings["max_seq_length"] == 512
     known = {*setting_fields(FinetuneConfig), *setting_fields(ModelConfig)}
     assert small.settings.keys() <= known
+
+
+@pytest.mark.parametrize("width", [128, 768])
+@pytest.mark.parametrize("name", ["auto", "v2"])
+def test_a_tasks_own_settings_hold_for_models_of_any_size(
+    name, width, monkeypatch
+):
+    own = {"learning_rate": 7e-5, "num_train_epochs": 9.0}
+    task = dataclasses.replace(TASKS["classification"], settings=own)
+    monkeypatch.setitem(TASKS, "classification", task)
+    found = recipe(name, "classification", width).settings
+    assert found.items() >= own.items()
 
 
 def test_many_examples_are_seen_less_often():

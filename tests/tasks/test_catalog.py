@@ -51,7 +51,7 @@ def test_the_settings_are_the_papers():
             expected = dict(zip(COLUMNS, row, strict=True))
             dropout = expected["hidden_dropout_prob"]
             expected["attention_probs_dropout_prob"] = dropout
-        assert dict(task.settings) == expected
+        assert dict(task.paper_settings) == expected
 
 
 def test_settings_of_race_for_v2_models():

@@ -158,8 +158,8 @@ class SelfAttention(_BlockPart):
 
         Args:
             hidden: `[batch, seq, H]`, the states that are attended to.
-            queries: `[batch, n, H]`, those whose context is computed; None:
-                all.
+            queries: `[batch, n, H]`, the states whose context is computed;
+                None: all.
             positions: of the queries, `[batch, n]` or `[1, n]`.
             attend: a row of FORMS with the mask of hidden.
             dropout_keys: `[batch]` or None, see ExampleDropout.
@@ -274,7 +274,8 @@ class TransformerBlock(CompositeLayer):
             training: whether dropout is on.
             read_positions: `[batch, n]`, the positions to compute instead of
                 all.
-            apply_attention: in place of the block's attention.
+            apply_attention: in place of the block's attention; positional
+                arguments are those that it differentiates (`recomputed`).
         """
         attention, feed_forward = self.attention, self.feed_forward
         if read_positions is None:

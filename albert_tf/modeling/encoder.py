@@ -69,10 +69,11 @@ class AlbertEncoder(ConfiguredLayer):
             pooler: whether there is a pooled output; some fine-tuned models of
                 other libraries come without.
             remat: activation checkpointing in training, for less memory, more
-                time and equal gradients: "none"; "selective", of every block
-                queries, keys, values, attention weights and context, unless
-                quantized; "full", the whole inside of every block. (XLA orders
-                the work itself; on CPUs it then saves little.)
+                time and equal gradients: "none", of a block only activations
+                and attention of more than LONGEST_CHUNK queries are computed
+                again; "selective", queries, keys, values, attention weights
+                and context too; "full", the whole inside of every block. (XLA
+                orders the work itself; on CPUs it then saves little.)
             attention: its form in training: "auto"; "plain", in operations of
                 Keras; "cudnn" or "pallas", see KERNELS.
         """
@@ -190,7 +191,7 @@ class AlbertEncoder(ConfiguredLayer):
     def _remat_and_form(
         self, training: bool, output_attentions: bool
     ) -> tuple[str, str]:
-        """Returns rows of REMATERIALIZED and FORMS."""
+        """Returns names in REMATERIALIZED and FORMS."""
         if output_attentions:
             return "none", "weights"
         if not training:

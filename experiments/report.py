@@ -171,7 +171,7 @@ def _names_of_units(results: Mapping[str, TableResults]) -> set[str]:
 
 
 def _circumstances(ledger: Ledger, units: Container[str]) -> str:
-    """Returns where and how long the units of the tables were computed."""
+    """Returns the processors, hours and versions of the tables' units."""
     entries = [e for e in ledger.entries() if e["unit"] in units]
     if not entries:
         return "Nothing has been computed yet."

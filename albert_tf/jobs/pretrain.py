@@ -142,7 +142,7 @@ def run_pretraining(
 
 
 def _learned(config: PretrainConfig, phases: Sequence[Phase]) -> dict[str, Any]:
-    """Returns what a job learns and how it is measured, as its arguments."""
+    """Returns the loss, the depths and the metrics, as arguments of a job."""
     objective = _objective(config, phases)
     loss = pretraining_loss(objective, config.pretraining.sentence_loss_weight)
     return {

@@ -41,33 +41,31 @@ class Recipe(NamedTuple):
     """Settings by name, and where they come from, in words.
 
     Low-rank adapters learn at `lora_factor` times the rate; that of the paper's
-    rates is usual (arXiv:2106.09685 takes 2e-4 to 5e-4 for RoBERTa).
+    rates is usual (arXiv:2106.09685 takes 2e-4 to 5e-4 for RoBERTa). Dev is
+    evaluated in every epoch of `num_examples`; 0: as the flags' default is.
     """
 
     settings: Mapping[str, Any]
     source: str
+    num_examples: int = 0
     lora_factor: float = 10.0
 
 
-def _paper(task: Task, changes: Mapping[str, Any]) -> Recipe:
-    settings = {**task.paper_settings, **changes, **task.settings}
-    return Recipe(settings, f"of the paper for {task.name}")
+def _with_own(settings: Mapping[str, Any], task: Task) -> dict[str, Any]:
+    """Returns a recipe's settings with the task's own in their place."""
+    replaced = set(task.settings)
+    if not _LENGTHS.isdisjoint(replaced):
+        replaced |= {*_LENGTHS, "num_warmup_steps"}
+    kept = {n: v for n, v in settings.items() if n not in replaced}
+    return kept | dict(task.settings)
 
 
-def _evaluated(task: Task, model: ModelConfig, num_examples: int) -> Recipe:
-    """Returns the paper's settings, with an evaluation in each epoch."""
-    known = task.paper_settings or _OTHER_TASK
-    settings = {**known, **task.settings_v2, **task.settings}
-    batch_size = settings.get("train_batch_size", _BATCH_SIZE)
-    settings["eval_steps"] = _evaluation_steps(num_examples, batch_size)
-    if task.paper_settings:
-        return _paper(task, settings)
-    return Recipe(settings, f"for a model {model.hidden_size} wide")
-
-
-def _evaluation_steps(num_examples: int, batch_size: int) -> int:
-    """Returns the steps of an epoch, or 500: the best model is kept."""
-    return min(-(-num_examples // batch_size), 500)
+def _paper(
+    task: Task, changes: Mapping[str, Any], examples: Sequence[Any]
+) -> Recipe:
+    settings = _with_own({**task.paper_settings, **changes}, task)
+    source = f"of the paper for {task.name}"
+    return Recipe(settings, source, len(examples))
 
 
 def _fitting(
@@ -84,7 +82,10 @@ def _fitting(
     """
     width = model.hidden_size
     if width >= PAPER_WIDTH:
-        return _evaluated(task, model, len(examples))
+        if task.paper_settings:
+            return _paper(task, task.settings_v2, examples)
+        other = _with_own(_OTHER_TASK, task)
+        return Recipe(other, f"for a model {width} wide", len(examples))
     few = len(examples) <= FEW_EXAMPLES
     is_text = isinstance(task.kind, TextKind)
     is_pair = is_text and task.kind.are_pairs(examples)
@@ -98,7 +99,6 @@ def _fitting(
         "learning_rate": float(f"{rate:.2g}"),
         "num_train_epochs": 5.0 if few else 3.0,
         "train_batch_size": _BATCH_SIZE,
-        "eval_steps": _evaluation_steps(len(examples), _BATCH_SIZE),
         "hidden_dropout_prob": 0.1,
         "attention_probs_dropout_prob": 0.1,
         "classifier_dropout_prob": 0.1,
@@ -110,8 +110,9 @@ def _fitting(
     if "max_seq_length" in task.paper_settings:
         settings["max_seq_length"] = task.paper_settings["max_seq_length"]
     return Recipe(
-        {**settings, **task.settings},
+        _with_own(settings, task),
         f"for a model {width} wide and {len(examples):,} examples",
+        len(examples),
         _SMALL_LORA_FACTOR,
     )
 
@@ -124,8 +125,10 @@ RECIPES: dict[str, Callable[[Task, ModelConfig, Sequence[Any]], Recipe]] = {
     "encoder": lambda task, model, examples: _fitting(
         task, model, examples, ngrams=False
     ),
-    "v1": lambda task, model, examples: _paper(task, {}),
-    "v2": lambda task, model, examples: _paper(task, task.settings_v2),
+    "v1": lambda task, model, examples: _paper(task, {}, examples),
+    "v2": lambda task, model, examples: _paper(
+        task, task.settings_v2, examples
+    ),
     "none": lambda task, model, examples: Recipe({}, ""),
 }
 
@@ -152,7 +155,14 @@ def with_recipe(
         replaced |= {*_LENGTHS, "num_warmup_steps"}
     if not {"warmup_proportion", "num_warmup_steps"}.isdisjoint(given):
         replaced.add("num_warmup_steps")
-    known = {n: v for n, v in recipe.settings.items() if n not in replaced}
+    settings = dict(recipe.settings)
+    if recipe.num_examples:
+        defaults = {"train_batch_size": config.training.train_batch_size}
+        batch_size = (defaults | settings | given)["train_batch_size"]
+        # The best evaluation's model is kept.
+        steps = min(-(-recipe.num_examples // batch_size), 500)
+        settings.setdefault("eval_steps", steps)
+    known = {n: v for n, v in settings.items() if n not in replaced}
     if config.finetuning.lora_rank and "learning_rate" in known:
         rate = known["learning_rate"] * recipe.lora_factor
         known["learning_rate"] = float(f"{rate:g}")

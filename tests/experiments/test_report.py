@@ -146,6 +146,19 @@ def test_published_columns_that_are_empty_are_not_shown(tmp_path):
     assert header.endswith("masked-LM accuracy | NSP accuracy | SOP accuracy |")
     assert any(x.endswith("| 79.2 | 54.5 | 90.5 | 52.0 |") for x in lines)
     assert "NSP accuracy" not in other
+    assert any("trained on Wikipedia and BookCorpus" in x for x in lines)
+
+
+def test_hours_are_those_of_the_reported_tables(results, tmp_path):
+    other = PLANNER.cells(TABLES["groups"], [4])[-1]
+    results.ledger.record(other.pretraining, FINISHED, {}, 36e6)
+    text = to_markdown(page_of(results, tmp_path), lambda name, png: name)
+    (line,) = (x for x in text.splitlines() if x.startswith("Computed on "))
+    # 23 models of 90 seconds, and one that diverged after 5.
+    assert f": {(23 * 90 + 5) / 3600:.1f} hours of a core in all" in line
+    assert "rates are no measurement" in line
+    assert "the last part counts of a job that was interrupted" in line
+    assert "without correction for the number of claims" in text
 
 
 def test_one_seed_has_no_p_value():
@@ -253,6 +266,7 @@ def test_early_exit_is_beside_a_fixed_depth_of_as_much_arithmetic(tmp_path):
     scores = "31.5 (31.0–32.0) | 31.5 (31.5–31.5) | 33.0 (33.0–33.0)"
     assert f"always all layers | masked tokens | 2.9 of 4 | {scores}" in text
     assert "for masked tokens in 2 of 4 models" in text
+    assert "masked-LM accuracy by operations for a sequence" in text
 
 
 def test_rows_of_equal_work_are_compared_by_it(tmp_path):

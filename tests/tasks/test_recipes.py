@@ -37,9 +37,7 @@ def test_models_of_the_papers_sizes_get_the_papers_settings(width):
     task = TASKS["RACE"]
     expected = {**task.paper_settings, **task.settings_v2}
     assert recipe("v2", "RACE", width).settings == expected
-    found = recipe("auto", "RACE", width)
-    assert found.settings == {**expected, "eval_steps": 157}
-    assert found.source == recipe("v2", "RACE", width).source
+    assert recipe("auto", "RACE", width) == recipe("v2", "RACE", width)
     assert recipe("v1", "RACE", width).settings == task.paper_settings
 
 
@@ -49,9 +47,12 @@ def test_wide_models_have_settings_for_tasks_of_a_users_own():
         "learning_rate": 2e-5,
         "num_train_epochs": 3.0,
         "train_batch_size": 32,
-        "eval_steps": 13,
     }
-    assert found.source == "for a model 768 wide"
+    line = with_recipe(FinetuneConfig(), {}, found)[2]
+    assert line == (
+        "Settings for a model 768 wide: learning_rate=2e-05, "
+        "num_train_epochs=3.0, train_batch_size=32, eval_steps=13."
+    )
 
 
 @pytest.mark.parametrize("width", [128, 512])
@@ -120,9 +121,44 @@ def test_models_are_compared_by_their_states_alone():
         assert alone == {**auto, "pooling": pooling}
 
 
+def evaluation_steps(changes, found):
+    config = override(FinetuneConfig(), changes)
+    return with_recipe(config, {}, found)[0].training.eval_steps
+
+
 @pytest.mark.parametrize(("number", "steps"), [(33, 2), (64, 2), (10**5, 500)])
-def test_dev_is_evaluated_in_every_epoch(number, steps):
-    assert recipe("auto", num_examples=number).settings["eval_steps"] == steps
+@pytest.mark.parametrize(
+    ("name", "width"), [("auto", 128), ("auto", 768), ("v1", 768)]
+)
+def test_dev_is_evaluated_in_every_epoch(name, width, number, steps):
+    found = recipe(name, width=width, num_examples=number)
+    assert evaluation_steps({}, found) == steps
+    assert evaluation_steps({"eval_steps": 7}, found) == 7
+
+
+@pytest.mark.parametrize("width", [128, 768])
+def test_an_epoch_has_batches_of_the_size_that_is_given(width, monkeypatch):
+    found = recipe("auto", width=width, num_examples=400)
+    assert evaluation_steps({"train_batch_size": 128}, found) == 4
+    task = dataclasses.replace(TASKS["RTE"], settings={"train_batch_size": 8})
+    monkeypatch.setitem(TASKS, "RTE", task)
+    found = recipe("auto", width=width, num_examples=400)
+    assert evaluation_steps({}, found) == 50
+    task = dataclasses.replace(TASKS["RTE"], settings={"eval_steps": 7})
+    monkeypatch.setitem(TASKS, "RTE", task)
+    assert evaluation_steps({}, recipe("auto", width=width)) == 7
+
+
+@pytest.mark.parametrize(
+    "own", [{"num_train_epochs": 9.0}, {"num_train_steps": 9}]
+)
+@pytest.mark.parametrize("width", [128, 768])
+def test_a_tasks_own_length_replaces_that_of_a_recipe(own, width, monkeypatch):
+    task = dataclasses.replace(TASKS["RTE"], settings=own)
+    monkeypatch.setitem(TASKS, "RTE", task)
+    found = recipe("auto", width=width).settings
+    lengths = {"num_train_epochs", "num_train_steps", "num_warmup_steps"}
+    assert {n: v for n, v in found.items() if n in lengths} == own
 
 
 @pytest.mark.parametrize(

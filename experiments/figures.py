@@ -1,6 +1,6 @@
 """Figures of a table: bars of scores, and scores against sizes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,14 +8,22 @@ import numpy as np
 from albert_tf.report.figures import make_canvas, to_png
 
 
-def draw_bars(values: Mapping[str, Sequence[float]], label: str) -> bytes:
-    """Returns a PNG: the median of each row, a dot for every seed."""
+def draw_bars(
+    values: Mapping[str, Sequence[float]], label: str, faint: Collection[str]
+) -> bytes:
+    """Returns a PNG: the median of each row, a dot for every seed.
+
+    The bars of rows in `faint` are hatched: they are not to be compared.
+    """
     names = list(values)
 
     def draw(axes: Any) -> None:
         positions = np.arange(len(names))
         medians = [np.median(values[name]) for name in names]
-        axes.barh(positions, medians, color="lightsteelblue")
+        bars = axes.barh(positions, medians, color="lightsteelblue")
+        for bar, name in zip(bars, names, strict=True):
+            if name in faint:
+                bar.set(facecolor="white", edgecolor="silver", hatch="//")
         for position, name in zip(positions, names, strict=True):
             found = values[name]
             axes.plot(found, [position] * len(found), "k.", markersize=5)

@@ -24,6 +24,8 @@ SKIPPED = "not run"
 _PACKAGES = ("tensorflow", "keras", "numpy")
 # Marks a unit's directory as whole.
 _WHOLE = "whole"
+# The seconds for which a unit ran before it was interrupted.
+_EARLIER = "seconds.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +64,16 @@ class Ledger:
     def has_output(self, unit: Unit) -> bool:
         """Returns whether all that a finished unit wrote is still there."""
         return files.isfile(os.path.join(self.unit_directory(unit), _WHOLE))
+
+    def earlier_seconds(self, unit: Unit) -> float:
+        """Returns for how long a unit ran before it was interrupted."""
+        path = os.path.join(self.unit_directory(unit), _EARLIER)
+        return read_json(path)["seconds"] if files.isfile(path) else 0.0
+
+    def write_earlier_seconds(self, unit: Unit, seconds: float) -> None:
+        """Writes for how long a unit has run, before it is resumed."""
+        path = os.path.join(self.unit_directory(unit), _EARLIER)
+        write_json(path, {"seconds": seconds})
 
     def record(
         self, unit: Unit, status: str, figures: Figures, seconds: float

@@ -20,7 +20,7 @@ from experiments.results import (
     TableResults,
     is_loss,
 )
-from experiments.tables import PUBLISHED_COLUMNS
+from experiments.tables import PUBLISHED_COLUMNS, RELATIVE_THROUGHPUT
 from experiments.units import Figures, in_order
 
 # Chance does not explain a difference below this, or above 1 less this.
@@ -149,7 +149,8 @@ def report(
                 "counted as not comparable. A claim is tested by its "
                 "difference in each seed (one-sided t-test): it shows where "
                 f"p is below {_SIGNIFICANT}, without correction for the number "
-                "of claims. All seeds share the held-out text."
+                "of claims. All seeds share the held-out text, a twentieth of "
+                "the documents, which of few files may be a single one."
             ),
         ],
         [_section(name, found, place) for name, found in results.items()],
@@ -179,8 +180,8 @@ def _circumstances(ledger: Ledger, units: Container[str]) -> str:
     versions = entries[-1]["versions"].items()
     return (
         f"Computed on {_computers(ledger)}, beside other work, so that rates "
-        f"are no measurement: {hours:.1f} hours of a core in all, in which the "
-        "last part counts of a job that was interrupted. Versions: "
+        f"are no measurement: {hours:.1f} hours of a core in all, in which of "
+        "a job that was killed only the last part counts. Versions: "
         f"{', '.join(f'{name} {version}' for name, version in versions)}."
     )
 
@@ -211,22 +212,25 @@ def _section(name: str, results: TableResults, place: str) -> Section:
 def _numbers(results: TableResults) -> Table:
     columns = results.columns
     header = ["row", "parameters"]
+    relative = [RELATIVE_THROUGHPUT] * bool(results.table.throughput_unit)
     if results.table.trained:
         named = [f"{c} {results.metric(c)}".rstrip() for c in columns]
-        header += ["sequences per second", *named, "seeds"]
+        header += ["sequences per second", *relative, *named, "seeds"]
     content = []
     for row in results.rows:
         content.append([row.name, f"{results.parameters(row.name):,}"])
         if results.table.trained:
             content[-1] += [
                 _rate(results.pretraining(row.name)),
+                *(_relative_rate(results, row.name) for _ in relative),
                 *(_median(results.values(row.name, c), c) for c in columns),
                 _state(results, row.name),
             ]
     baselines = [results.baseline(column) for column in columns]
     if any(baselines):
         scores = [_median([b] if b else [], "") for b in baselines]
-        content.append(["TF-IDF with a linear model", "", "", *scores, ""])
+        first = ["TF-IDF with a linear model", "", "", *("" for _ in relative)]
+        content.append([*first, *scores, ""])
     return Table(header, content, "As measured.")
 
 
@@ -249,7 +253,20 @@ def _rates_of_tasks(results: TableResults) -> list[Part]:
 def _rate(found: Sequence[Figures]) -> str:
     if not found:
         return ""
-    return f"{np.median([one['sequences_per_second'] for one in found]):.0f}"
+    return f"{_median_rate(found):.0f}"
+
+
+def _relative_rate(results: TableResults, name: str) -> str:
+    """Returns a row's rate, in rates of the row that is the table's unit."""
+    found = results.pretraining(name)
+    unit = results.pretraining(results.table.throughput_unit)
+    if not (found and unit):
+        return ""
+    return f"{_median_rate(found) / _median_rate(unit):.2f}"
+
+
+def _median_rate(found: Sequence[Figures]) -> float:
+    return float(np.median([one["sequences_per_second"] for one in found]))
 
 
 def _median(values: Sequence[float], column: str) -> str:
@@ -325,8 +342,9 @@ def _published(results: TableResults) -> Table:
         for row in results.rows
     ]
     caption = (
-        "As published, of models of the paper's sizes, trained on Wikipedia "
-        "and BookCorpus on TPUs."
+        "As published: models of the paper's sizes, trained on Wikipedia and "
+        "BookCorpus on TPUs (Tables 3 to 5 for 125,000 steps of 4,096 "
+        "sequences of 512 tokens); scores of dev sets."
     )
     return Table(["row", *columns], content, caption)
 
@@ -448,8 +466,11 @@ def _bars(name: str, results: TableResults) -> list[Part]:
         values = {r.name: results.values(r.name, column) for r in results.rows}
         values = {row: found for row, found in values.items() if found}
         if len(values) > 1:
-            png = figures.draw_bars(values, column)
+            weak = [row for row in values if not results.has_learned(row)]
+            png = figures.draw_bars(values, column, weak)
             caption = f"{_sentence(column)}: medians, a dot for each seed."
+            if weak:
+                caption += " Hatched: not comparable."
             file = f"{name}-{column.replace(' ', '-').lower()}.png"
             parts.append(Figure(png, caption, file))
     return parts

@@ -161,6 +161,10 @@ class TableResults:
         config = pretraining_config(cell.pretraining)
         return with_pretraining_heads(config.model).encoder
 
+    def has_learned(self, name: str) -> bool:
+        """Returns whether the models of all seeds have learned to read."""
+        return all(cell.learned for cell in self.of_row(name) if cell.scores)
+
     def of_row(self, name: str) -> list[CellScores]:
         """Returns the scores of a row, a seed after the other."""
         return [found for (row, _), found in self.scores.items() if row == name]
@@ -212,20 +216,20 @@ class TableResults:
         """Returns the claim's sum for every seed that has all its scores."""
         weights = list(claim.weights.values())
         sign = -1 if is_loss(column) else 1
-        differences, compared = [], []
+        differences, problems = [], []
         for seed in dict.fromkeys(seed for _, seed in self.scores):
             cells = [self.scores.get((name, seed)) for name in claim.weights]
             present = [c for c in cells if c and column in c.scores]
             if len(present) == len(cells):
                 scores = [cell.scores[column] for cell in present]
                 differences.append(sign * float(np.dot(weights, scores)))
-                compared += present
+                problems.append(_problem(present, column))
         return Finding(
             claim,
             column,
             differences,
             _p_value(differences),
-            _problem(compared, column),
+            next(filter(None, problems), ""),
         )
 
     def baseline(self, column: str) -> float | None:
@@ -263,7 +267,7 @@ def is_loss(column: str) -> bool:
 
 
 def _problem(cells: Sequence[CellScores], column: str) -> str:
-    """Returns why the scores of these cells cannot be compared."""
+    """Returns why the scores of a seed's cells cannot be compared."""
     if not all(cell.learned for cell in cells):
         return "not comparable"
     for task in {task for cell in cells for task in cell.rates}:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import IO
 
 from tqdm import tqdm
 
@@ -21,7 +22,7 @@ from albert_tf.cluster.children import Children, exit_status
 from albert_tf.cluster.stops import DIVERGED
 from albert_tf.config import Log, UserError
 from albert_tf.io import files
-from albert_tf.io.locks import locked
+from albert_tf.io.locks import lock_inheritably, locked
 from experiments import ledger as states
 from experiments.ledger import Ledger
 from experiments.units import KINDS, Figures, Unit, in_order
@@ -33,7 +34,10 @@ _BAR = "{n_fmt}/{total_fmt} jobs |{bar}| {elapsed}{postfix}"
 
 @dataclasses.dataclass
 class _Running:
-    """A unit's process, and what is released when it has ended."""
+    """A unit's process, and what is released when it has ended.
+
+    `started` is as if it had run without interruption.
+    """
 
     unit: Unit
     process: subprocess.Popen
@@ -146,7 +150,10 @@ class _Run:
         with contextlib.ExitStack() as resources:
             try:
                 resources.enter_context(locked(self._ledger.lock(unit), ""))
-            except UserError:
+                # Also the program of an experiment that was killed holds it.
+                output = resources.enter_context(self._open_log(unit))
+                lock_inheritably(output)
+            except (UserError, BlockingIOError):
                 return False
             self._waiting.remove(unit)
             # Another process may have run it since it was looked for.
@@ -155,24 +162,22 @@ class _Run:
             if needed - {states.FINISHED}:
                 self._record(unit, states.SKIPPED, {}, 0.0)
                 return False
-            process = self._process(unit, resources)
+            process = self._process(unit, output)
             with contextlib.suppress(ProcessLookupError):
                 os.sched_setaffinity(process.pid, {core})
+            started = time.monotonic() - self._ledger.earlier_seconds(unit)
             self.running.append(
-                _Running(
-                    unit, process, core, time.monotonic(), resources.pop_all()
-                )
+                _Running(unit, process, core, started, resources.pop_all())
             )
             return True
         return False
 
-    def _process(
-        self, unit: Unit, resources: contextlib.ExitStack
-    ) -> subprocess.Popen:
-        directory = self._ledger.unit_directory(unit)
-        output = resources.enter_context(
-            files.open(os.path.join(directory, _LOG), "ab")
+    def _open_log(self, unit: Unit) -> IO:
+        return files.open(
+            os.path.join(self._ledger.unit_directory(unit), _LOG), "ab"
         )
+
+    def _process(self, unit: Unit, output: IO) -> subprocess.Popen:
         command = KINDS[unit.kind].command(
             unit, self._ledger.unit_directory, self._processes
         )
@@ -212,6 +217,7 @@ class _Run:
         elif status == DIVERGED:
             self._record(run.unit, states.DIVERGED, {}, seconds)
         elif self._children.received:
+            self._ledger.write_earlier_seconds(run.unit, seconds)
             self._waiting.insert(0, run.unit)
         else:
             path = os.path.join(directory, _LOG)

@@ -15,11 +15,13 @@ from experiments.recipes import CANDIDATES, PEERS, REFERENCE
 # Measures that are scores on held-out shards of that text.
 TEXTS = ("domain", "general")
 # What the paper reports of a row, in the order of its columns.
+RELATIVE_THROUGHPUT = "relative throughput"
 PUBLISHED_COLUMNS = (
     "million parameters",
     *("SQuAD1.1 F1", "SQuAD1.1 EM", "SQuAD2.0 F1", "SQuAD2.0 EM"),
     *("MNLI", "SST-2", "RACE", "average"),
     *("masked-LM accuracy", "NSP accuracy", "SOP accuracy"),
+    RELATIVE_THROUGHPUT,
 )
 
 
@@ -86,6 +88,8 @@ class Table:
         tasks: whether the models are fine-tuned.
         trained: whether models are trained, before they are measured.
         note: what readers must know of its columns.
+        throughput_unit: name of the row to which the rates of training are
+            set in relation; empty: to none.
     """
 
     title: str
@@ -95,6 +99,7 @@ class Table:
     tasks: bool = True
     trained: bool = True
     note: str = ""
+    throughput_unit: str = ""
 
 
 def _row(name: str, settings: Mapping[str, Any], scores: str) -> Row:
@@ -180,14 +185,25 @@ _TABLE_4 = _embeddings(
     """
 )
 
+
+def _size(
+    name: str, settings: Mapping[str, Any], millions: int, **others: float
+) -> Row:
+    """Returns a row with its parameters and rate, as far as published."""
+    published = {"million parameters": millions}
+    if "throughput" in others:
+        published[RELATIVE_THROUGHPUT] = others["throughput"]
+    return Row(name, settings, published)
+
+
 _SIZES = (
-    _row("BERT base", _bert({}), "108"),
-    _row("BERT large", _bert(_LARGE), "334"),
-    _row("BERT xlarge", _bert(_XLARGE), "1270"),
-    _row("ALBERT base", {}, "12"),
-    _row("ALBERT large", _LARGE, "18"),
-    _row("ALBERT xlarge", _XLARGE, "60"),
-    _row("ALBERT xxlarge", _XXLARGE, "235"),
+    _size("BERT base", _bert({}), 108),
+    _size("BERT large", _bert(_LARGE), 334, throughput=1.0),
+    _size("BERT xlarge", _bert(_XLARGE), 1270),
+    _size("ALBERT base", {}, 12),
+    _size("ALBERT large", _LARGE, 18, throughput=1.7),
+    _size("ALBERT xlarge", _XLARGE, 60),
+    _size("ALBERT xxlarge", _XXLARGE, 235, throughput=0.3),
 )
 
 _CANDIDATES = {
@@ -219,6 +235,7 @@ TABLES: dict[str, Table] = {
                 {"BERT base": 1, "BERT xlarge": -1},
             ),
         ),
+        throughput_unit="BERT large",
     ),
     "embedding": Table(
         "Table 3: the size of the vocabulary embedding",
@@ -471,6 +488,10 @@ TABLES: dict[str, Table] = {
                 "More groups are better (12 against 1).",
                 {"groups=12": 1, "groups=1": -1},
             ),
+        ),
+        note=(
+            "One group shares everything, and twelve share nothing, as the "
+            "rows of Table 4 at E=128 do."
         ),
     ),
     "layers": Table(

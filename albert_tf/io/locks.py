@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import IO
 
 from albert_tf.config import UserError
 from albert_tf.io import files
@@ -87,6 +88,22 @@ def locked(path: str, hint: str, subject: str = "") -> Iterator[None]:
         stack.callback(thread.join)
         stack.callback(ended.set)
         yield
+
+
+def lock_inheritably(file: IO) -> None:
+    """Locks an open file of a disk until all processes have closed it.
+
+    So a child that has it as its output holds the lock too, and goes on to
+    when its parent is killed. Nothing is locked where the system has no locks.
+
+    Raises:
+        BlockingIOError: when another process holds it.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
 
 
 def check_free(path: str, hint: str) -> None:

@@ -120,6 +120,7 @@ def compare_with_baseline(
         name = stem if stem in names else names[0]
         if guess := no_better_than_guessing(found, name):
             warnings.append(f"WARNING: {guess}: no better than guessing.")
+        warnings += _others_below_guessing(found, name)
         if suffix not in simple:
             continue
         baseline = baseline_of(task.kind)
@@ -190,6 +191,19 @@ def _advice(comparisons: Sequence[Comparison], model: ModelConfig) -> list[str]:
         "To try: another --learning_rate, more epochs (--num_train_epochs), "
         "other seeds (--num_runs) and, unless these are released weights, more "
         "pretraining."
+    ]
+
+
+def _others_below_guessing(
+    metrics: Mapping[str, float], compared: str
+) -> list[str]:
+    """Returns a warning of each other metric that guessing exceeds."""
+    guesses = {name: f"majority_class_{name}" for name in metrics}
+    return [
+        f"WARNING: {name} is {metrics[name]:.4g}, less than always answering "
+        f"the most frequent class has ({metrics[guess]:.4g})."
+        for name, guess in guesses.items()
+        if name != compared and metrics[name] < metrics.get(guess, -math.inf)
     ]
 
 

@@ -14,7 +14,9 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff;
 h1 { line-height: 1.2; } h2 { margin-top: 2.5rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.9rem; }
-caption { text-align: left; color: #555; padding-bottom: 0.4rem; }
+.caption { color: #555; font-size: 0.9rem; margin: 1rem 0 0.4rem; }
+.wide th:first-child, .wide td:first-child { position: sticky; left: 0;
+  background: #fff; }
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #ddd;
   text-align: left; vertical-align: top; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
@@ -30,15 +32,17 @@ mark { background: none; color: inherit; padding: 0 0.1em; }
 @media (max-width: 40rem) {
   th, td { padding: 0.3rem 0.4rem; }
   .long thead { display: none; }
-  .long, .long caption, .long tbody, .long tr, .long td { display: block;
+  .long, .long tbody, .long tr, .long td { display: block;
     text-align: left; }
   .long tr { border-bottom: 1px solid #888; padding: 0.6rem 0; }
   .long td { border: 0; padding: 0; overflow-wrap: anywhere; }
+  .long td:empty { display: none; }
   .long td::before { content: attr(data-column) ": "; color: #777; }
 }
 @media (prefers-color-scheme: dark) {
   body { color: #ddd; background: #181818; } th, td { border-color: #444; }
-  caption, figcaption { color: #aaa; } pre { background: #262626; }
+  .wide th:first-child, .wide td:first-child { background: #181818; }
+  .caption, figcaption { color: #aaa; } pre { background: #262626; }
 }
 """
 
@@ -196,11 +200,12 @@ def _html_table(table: Table) -> str:
         )
         return f"<tr>{''.join(written)}</tr>"
 
-    caption = html.escape(table.caption)
+    # Beside the table, which may be wider than a phone.
+    caption = f'<p class="caption">{html.escape(table.caption)}</p>'
     return "\n".join(
         [
+            *([caption] if table.caption else []),
             f'<div class="wide"><table{table_kind}>',
-            f"<caption>{caption}</caption>",
             f"<thead>{row('th', table.columns)}</thead><tbody>",
             *(row("td", cells) for cells in table.rows),
             "</tbody></table></div>",

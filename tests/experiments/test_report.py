@@ -25,7 +25,7 @@ ACCURACY = {
 }
 
 
-def record_pretraining(ledger, cell, accuracy):
+def record_pretraining(ledger, cell, accuracy, rate=100.0):
     ledger.record(
         cell.pretraining,
         FINISHED,
@@ -43,7 +43,7 @@ def record_pretraining(ledger, cell, accuracy):
                     "masked_lm_loss": 6.0 - accuracy,
                 },
             ],
-            "sequences_per_second": 100.0 + cell.seed,
+            "sequences_per_second": rate,
         },
         60.0,
     )
@@ -121,6 +121,38 @@ def test_rows_fine_tuned_at_different_rates_decide_no_claim(results):
     assert results.rates("MRPC").keys() == {3e-4, 5e-4}
 
 
+def test_each_seed_may_have_a_rate_of_its_own(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    cells = PLANNER.cells(TABLES["groups"], (1, 2))
+    for cell in cells:
+        record_pretraining(ledger, cell, 0.3 + 0.001 * cell.seed)
+        figures = {
+            "evaluation": {"f1": 0.6},
+            "metric": "f1",
+            "learning_rate": 1e-4 * cell.seed,
+        }
+        ledger.record(cell.tasks["MRPC"], FINISHED, figures, 30.0)
+    results = TableResults(TABLES["groups"], cells, ledger)
+    assert verdict(finding(results, "More", "MRPC")) == "cannot be told"
+
+
+def test_rates_of_training_are_in_relation_to_the_unit_of_a_table(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    cells = PLANNER.cells(TABLES["bert"], [1, 2])
+    for cell in cells:
+        speed = 1 / 4 if cell.row.name == "ALBERT xxlarge" else 1
+        record_pretraining(ledger, cell, 0.3, 100.0 * cell.seed * speed)
+    results = TableResults(TABLES["bert"], cells, ledger)
+    text = to_markdown(
+        report({"bert": results}, "Scale.", ledger), lambda name, png: name
+    )
+    measured, published = (
+        x for x in text.splitlines() if x.startswith("| ALBERT xxlarge | ")
+    )
+    assert "| 38 | 0.25 |" in measured
+    assert published == "| ALBERT xxlarge | 235 | 0.3 |"
+
+
 def test_a_task_has_its_metric_and_the_score_of_a_linear_model(
     results, tmp_path
 ):
@@ -157,7 +189,7 @@ def test_hours_are_those_of_the_reported_tables(results, tmp_path):
     # 23 models of 90 seconds, and one that diverged after 5.
     assert f": {(23 * 90 + 5) / 3600:.1f} hours of a core in all" in line
     assert "rates are no measurement" in line
-    assert "the last part counts of a job that was interrupted" in line
+    assert "a job that was killed only the last part counts" in line
     assert "without correction for the number of claims" in text
 
 
@@ -201,6 +233,7 @@ def test_a_row_has_its_median_range_and_what_befell_it(results, tmp_path):
     )
     assert line.endswith("| 2 of 3, 1 diverged, 1 not comparable |")
     assert "| all-shared E=768 | 31 | 88.6 | 81.5 | 79.2 |" in text
+    assert "a dot for each seed. Hatched: not comparable." in text
     assert sorted(saved) == [
         "sharing-curves.png",
         "sharing-masked-lm-accuracy.png",

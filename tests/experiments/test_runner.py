@@ -12,6 +12,7 @@ import time
 import pytest
 
 from albert_tf.cluster.stops import DIVERGED
+from albert_tf.io.locks import lock_inheritably
 from experiments.ledger import Ledger
 from experiments.runner import UnitError, run_units
 from experiments.units import KINDS, Kind, Unit
@@ -168,8 +169,33 @@ def test_a_stopped_experiment_is_resumed(ledger):
     thread.join()
     assert caught.value.status == 128 + signal.SIGTERM
     assert ledger.entry(waiting) is None
+    earlier = ledger.earlier_seconds(waiting)
+    assert earlier > 0
+    ledger.write_earlier_seconds(waiting, earlier + 100)
     run([waiting, unit("b")], ledger)
     assert ledger.figures(waiting) == {"runs": 2}
+    assert ledger.entry(waiting)["seconds"] > earlier + 100
+
+
+def test_the_program_of_a_killed_experiment_is_not_started_again(ledger):
+    outliving = unit("a")
+    pathlib.Path(ledger.unit_directory(outliving)).mkdir(parents=True)
+    with open(f"{ledger.unit_directory(outliving)}/log.txt", "ab") as log:
+        lock_inheritably(log)
+        program = subprocess.Popen(
+            ["cat"], stdin=subprocess.PIPE, stdout=log, stderr=log
+        )
+
+    def finish():
+        wait_for(f"{ledger.directory}/results/{unit('b').name}.json")
+        program.communicate()
+
+    thread = threading.Thread(target=finish)
+    thread.start()
+    first, second = run([outliving, unit("b")], ledger)
+    thread.join()
+    assert (unit("b").name in first, outliving.name in second) == (True, True)
+    assert ledger.figures(outliving) == {"runs": 1}
 
 
 _OTHER = """

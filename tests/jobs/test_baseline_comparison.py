@@ -155,6 +155,21 @@ def test_a_model_below_the_majority_class_is_warned_of():
     assert "is 50.0 points worse than" in sentence
 
 
+def test_other_metrics_below_the_majority_class_are_warned_of_too():
+    # One of four pairs is a paraphrase; the model says so of all.
+    examples = [Example((f"a {n}", "b"), str(int(n < 10))) for n in range(40)]
+    scored = ScoredExamples(
+        examples, [np.array([0.0, 1.0])] * 40, FeatureConfig(), ["0", "1"]
+    )
+    found = compare_with_baseline(
+        TASKS["MRPC"], {"": scored}, {}, metric="f1", model=ModelConfig()
+    )
+    assert found["verdict"] == [
+        "WARNING: accuracy is 0.25, less than always answering the most "
+        "frequent class has (0.75)."
+    ]
+
+
 @pytest.mark.parametrize(
     ("metrics", "best_metric", "message"),
     [

@@ -121,13 +121,17 @@ class Planner:
         objective = row.settings.get("sentence_objective", "sop")
         text = self._domain() if row.domain else self._text(row.more_text)
         vocabulary = self._vocabulary_of(row, rows)
-        needs = {"shards": self._shards(objective, text, vocabulary)}
+        length = row.seq_length or self.scale.max_seq_length
+        needs = {"shards": self._shards(objective, text, vocabulary, length)}
         if start := self._start(row, rows, seed):
             needs["init_from"] = start
             if row.hard_examples:
                 of_start = {"pretraining": start, "shards": needs["shards"]}
                 needs["weights"] = Unit("piece_errors", {}, of_start)
-        return Unit(row.kind, {"config": to_dict(config)}, needs)
+        settings: dict[str, Any] = {"config": to_dict(config)}
+        if row.module:
+            settings["module"] = row.module
+        return Unit(row.kind, settings, needs)
 
     def _start(
         self, row: Row, rows: Mapping[str, Row], seed: int
@@ -162,6 +166,8 @@ class Planner:
             return None
         steps = config.training.num_train_steps
         config = override(config, {**row.own, **_stretched(row.own, steps)})
+        if row.seq_length:
+            config = _with_length(config, row.seq_length)
         work = row.work * pretraining_flops(config)
         if row.start:
             config = _continued(config)
@@ -185,8 +191,10 @@ class Planner:
     def _measure(self, name: str, model: Unit) -> Unit:
         text = self._domain() if name == "domain" else self._text()
         objective = name if name in OBJECTIVES else "sop"
-        vocabulary = model.needs["shards"].needs["vocabulary"]
-        shards = self._shards(objective, text, vocabulary)
+        of_model = model.needs["shards"]
+        vocabulary = of_model.needs["vocabulary"]
+        length = of_model.settings["max_seq_length"]
+        shards = self._shards(objective, text, vocabulary, length)
         needs = {"pretraining": model, "shards": shards}
         if name in OBJECTIVES:
             return Unit("evaluation", {}, needs)
@@ -224,16 +232,30 @@ class Planner:
         return {"input": self.text.domain, "skip_header_lines": 0}
 
     def _shards(
-        self, objective: str, text: Mapping[str, Any], vocabulary: Unit
+        self,
+        objective: str,
+        text: Mapping[str, Any],
+        vocabulary: Unit,
+        length: int,
     ) -> Unit:
         settings = {
             **text,
             "sentence_objective": objective,
-            "max_seq_length": self.scale.max_seq_length,
+            "max_seq_length": length,
             "eval_fraction": _EVAL_FRACTION,
             "dupe_factor": _DUPE_FACTOR,
         }
         return Unit("shards", settings, {"vocabulary": vocabulary})
+
+
+def _with_length(config: PretrainConfig, length: int) -> PretrainConfig:
+    """Returns settings for sequences of that length, as many tokens a step."""
+    before, training = config.model.max_position_embeddings, config.training
+    changes = {
+        name: max(getattr(training, name) * before // length, 1)
+        for name in ("train_batch_size", "eval_batch_size")
+    }
+    return override(config, {"max_position_embeddings": length, **changes})
 
 
 def _continued(config: PretrainConfig) -> PretrainConfig:

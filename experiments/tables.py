@@ -44,6 +44,9 @@ class Row:
         new_words: that model's vocabulary has words of the domain as well.
         work: the arithmetic of its training, as a multiple of the scale's.
         hard_examples: masks words more often that `start` gets wrong.
+        seq_length: tokens of a sequence at every scale, of which a step has
+            as many in all; 0: the scale's.
+        module: imported by the program that trains it (`--import`).
     """
 
     name: str
@@ -58,6 +61,8 @@ class Row:
     new_words: bool = False
     work: float = 1.0
     hard_examples: bool = False
+    seq_length: int = 0
+    module: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +137,10 @@ _XXLARGE = {"hidden_size": 4096, "num_hidden_layers": 12}
 _ADAPTATION = 0.5
 # Columns in which models of different vocabularies compare.
 _OF_ANY_VOCABULARY = ("domain word accuracy", "domain SOP accuracy", "tasks")
+_ATTENTION = {
+    "attention to all": "",
+    "local attention": "experiments.local_attention",
+}
 _DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 _NO_DROPOUT = dict.fromkeys(_DROPOUT, 0.0)
 
@@ -427,6 +436,31 @@ TABLES: dict[str, Table] = {
             "again. Words are masked in proportion to the share of wrong "
             "answers of the first row's model on text of training, by piece. "
             "All rows are measured on masks of all words alike."
+        ),
+    ),
+    "local_attention": Table(
+        "Attention to the nearest 64 tokens on each side, and to the first",
+        tuple(
+            Row(f"{name}, {length:,} tokens", seq_length=length, module=module)
+            for length in (512, 1024)
+            for name, module in _ATTENTION.items()
+        ),
+        tuple(
+            Claim(
+                f"Local attention costs nothing at {length:,} tokens.",
+                {
+                    f"local attention, {length:,} tokens": 1,
+                    f"attention to all, {length:,} tokens": -1,
+                },
+            )
+            for length in (512, 1024)
+        ),
+        tasks=False,
+        note=(
+            "Steps have as many tokens as in the other tables, in fewer and "
+            "longer sequences, and all rows have the same arithmetic: local "
+            "attention is a mask here. A kernel that leaves out what is masked "
+            "would take 129 products of a query in place of 512 or 1,024."
         ),
     ),
     "dropout": Table(

@@ -149,7 +149,7 @@ def _shards(unit: Unit, directory: Directory, processes: int) -> list[str]:
 def _settings(unit: Unit, directory: Directory) -> str:
     """Writes the settings of a model as --config_json; returns the path."""
     path = os.path.join(directory(unit), "settings.json")
-    write_json(path, {"job": "pretrain", **unit.settings})
+    write_json(path, {"job": "pretrain", "config": unit.settings["config"]})
     return path
 
 
@@ -158,6 +158,7 @@ def _pretraining(unit: Unit, directory: Directory, processes: int) -> list[str]:
     # A model that it continues: a run's, or one with an extended vocabulary.
     start = [unit.needs["init_from"]] if "init_from" in unit.needs else []
     weights = [unit.needs["weights"]] if "weights" in unit.needs else []
+    module = unit.settings.get("module")
     return [
         "bin.pretrain",
         f"--config_json={_settings(unit, directory)}",
@@ -165,6 +166,7 @@ def _pretraining(unit: Unit, directory: Directory, processes: int) -> list[str]:
         f"--eval_data={shards}",
         *(f"--init_from={_output(directory(model))}" for model in start),
         *(f"--masking_weights={_output(directory(file))}" for file in weights),
+        *([f"--import={module}"] if module else []),
         f"--run_dir={_output(directory(unit))}",
     ]
 

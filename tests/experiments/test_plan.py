@@ -202,6 +202,23 @@ def test_hard_examples_are_those_of_the_model_that_is_trained_on(tmp_path):
     assert f"--masking_weights={path}" in command
 
 
+def test_longer_sequences_have_as_many_tokens_a_step(tmp_path):
+    everywhere, local = (
+        cells("local_attention")[f"{name}, 512 tokens", 1].pretraining
+        for name in ("attention to all", "local attention")
+    )
+    assert everywhere.settings["config"] == local.settings["config"]
+    config = pretraining_config(local)
+    assert config.model.max_position_embeddings == 512
+    assert config.training.train_batch_size == 64 * 64 // 512
+    assert local.needs["shards"].settings["max_seq_length"] == 512
+    (tmp_path / local.name).mkdir()
+    command = KINDS["pretraining"].command(
+        local, lambda unit: str(tmp_path / unit.name), 1
+    )
+    assert "--import=experiments.local_attention" in command
+
+
 def test_a_unit_keeps_its_name_when_there_is_one_more_setting():
     config = to_dict(PretrainConfig())
 

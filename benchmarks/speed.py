@@ -23,6 +23,7 @@ from albert_tf.config import (
     PRESETS,
     FeatureConfig,
     MaskingConfig,
+    ModelConfig,
     OptimizerConfig,
     PretrainConfig,
     PretrainingDataConfig,
@@ -40,7 +41,12 @@ from benchmarks.finetuning import FEATURISATION, FINETUNING
 from benchmarks.harness import Stage, in_fresh_process, run_stage, table
 from benchmarks.libraries import LIBRARIES, check_peers, require_packages
 from benchmarks.serving import SERVING
-from benchmarks.training import MEMORY, RECOMPUTATION, TRAINING_SPEED
+from benchmarks.training import (
+    ATTENTION,
+    MEMORY,
+    RECOMPUTATION,
+    TRAINING_SPEED,
+)
 from benchmarks.workload import Workload
 from benchmarks.workspace import Workspace
 from bin import command_line, tasks
@@ -54,6 +60,7 @@ STAGES: dict[str, Stage] = {
     "training": TRAINING_SPEED,
     "memory": MEMORY,
     "recomputation": RECOMPUTATION,
+    "attention": ATTENTION,
     "featurisation": FEATURISATION,
     "finetuning": FINETUNING,
     "serving": SERVING,
@@ -64,6 +71,7 @@ _DATA = PretrainingDataConfig(record_kind="static", dupe_factor=10)
 _FLAGS = (
     (_DATA, set(setting_fields(_DATA)) - {"record_kind", "eval_fraction"}),
     (MaskingConfig(), None),
+    (ModelConfig(), ["max_position_embeddings"]),
     (TrainingConfig(), ("precision", "remat", "xla")),
     (OptimizerConfig(), ["optimizer"]),
     (FeatureConfig(), ["doc_stride", "max_query_length", "max_choice_length"]),
@@ -165,7 +173,9 @@ def _workspace(directory: str) -> Workspace:
     )
     if FLAGS.input:
         list_files(FLAGS.input)
-    model = override(PretrainConfig(), preset(FLAGS.preset)).model
+    model = command_line.with_flags(
+        override(PretrainConfig(), preset(FLAGS.preset)).model
+    )
     if FLAGS.tokenizer:
         pieces = load_tokenizer(FLAGS.tokenizer).vocab_size
         # Records have the ids of all pieces.
@@ -207,7 +217,8 @@ def _data_config(max_positions: int) -> PretrainingDataConfig:
     require(
         config.max_seq_length <= max_positions,
         f"--max_seq_length={config.max_seq_length} is more than the "
-        f"{max_positions} tokens that --preset={FLAGS.preset} reads.",
+        f"{max_positions} tokens that --preset={FLAGS.preset} reads; give it "
+        "more with --max_position_embeddings.",
     )
     return config
 

@@ -149,7 +149,14 @@ def _recomputation(workspace: Workspace) -> dict[str, Turn]:
 
 
 def step_memory(work: Workload) -> dict[str, float]:
-    """Returns the cost of forward and backward of a pretraining batch.
+    """Returns the cost of forward and backward of a pretraining batch."""
+    return _cost(_gradient_step, work)
+
+
+def _cost(
+    make_step: Callable[..., Callable[[], float]], *arguments: object
+) -> dict[str, float]:
+    """Returns the cost of a step, which returns the norm of its gradients.
 
     Memory is at its peak: that of tensors, weights included, and of the
     process. Call in a fresh process: TensorFlow must be loaded with the
@@ -161,7 +168,7 @@ def step_memory(work: Workload) -> dict[str, float]:
     command_line.load_tensorflow()
     import tensorflow as tf
 
-    step = _gradient_step(work)
+    step = make_step(*arguments)
     norm = step()
     seconds = [seconds_of(step) for _ in range(_MEMORY_STEPS)]
     tensors = tf.config.experimental.get_memory_info("CPU:0")["peak"]
@@ -214,4 +221,69 @@ RECOMPUTATION = Stage(
     "forward and backward of a training step, by what --remat computes again "
     "for the gradient instead of keeping it",
     _recomputation,
+)
+
+
+# Functions of modeling/attention.py, by what is in memory at a time.
+ATTENTION_FUNCTIONS = {
+    "all weights at once": "attend",
+    "chunks of queries": "attend_in_chunks",
+}
+
+
+def _attention(workspace: Workspace) -> dict[str, Turn]:
+    return {
+        side: functools.partial(
+            *(in_fresh_process, workspace.cores),
+            *(attention_memory, name, workspace.work),
+        )
+        for side, name in ATTENTION_FUNCTIONS.items()
+    }
+
+
+def attention_memory(name: str, work: Workload) -> dict[str, float]:
+    """Returns the cost of attention alone, of a batch without padding."""
+    return _cost(_attention_step, name, work)
+
+
+def _attention_step(name: str, work: Workload) -> Callable[[], float]:
+    """Returns a call that returns the norm of the gradients of its inputs."""
+    import keras
+    import tensorflow as tf
+
+    from albert_tf.modeling import attention
+    from albert_tf.training.trainer import DTYPE_POLICIES
+
+    heads = work.model.num_attention_heads
+    shape = (work.batch_size, work.seq_length)
+    policy = keras.DTypePolicy(DTYPE_POLICIES[work.training.precision])
+    dtype = policy.compute_dtype
+    states = [
+        tf.cast(
+            tf.random.stateless_normal(
+                (*shape, heads, work.model.hidden_size // heads), (1, seed)
+            ),
+            dtype,
+        )
+        for seed in range(3)
+    ]
+    mask_logits = attention.mask_to_logits(tf.ones(shape), dtype)
+    positions = tf.range(work.seq_length)[None]
+
+    @tf.function
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(states)
+            context, _ = getattr(attention, name)(
+                *states, mask_logits, positions, lambda weights, _: weights
+            )
+            loss = tf.reduce_sum(tf.cast(context, "float32") ** 2)
+        return tf.linalg.global_norm(tape.gradient(loss, states))
+
+    return lambda: float(step())
+
+
+ATTENTION = Stage(
+    "forward and backward of attention alone, without dropout",
+    _attention,
 )

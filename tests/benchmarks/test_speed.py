@@ -24,7 +24,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
         (
             ["--preset=tiny", "--max_seq_length=256"],
             "--max_seq_length=256 is more than the 128 tokens that "
-            "--preset=tiny reads.",
+            "--preset=tiny reads; give it more with "
+            "--max_position_embeddings.",
         ),
         (["--output=no/such/place/b.json"], "--output: "),
     ],

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import UserError, override
-from albert_tf.modeling import weight_values
+from albert_tf.modeling import attention, weight_values
 from albert_tf.modeling.kernels import rematerialized
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.examples import Example
@@ -34,9 +34,9 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process):
             (row["side"], row["measure"]): row["values"][0]
             for row in run_stage(stage, workspace, 1)
         }
-        # Recomputation measures the memory of a process of its own.
+        # These two measure the memory of a process of its own.
         for name, stage in STAGES.items()
-        if name != "recomputation"
+        if name not in ("recomputation", "attention")
     }
     assert all(min(found.values()) > 0 for found in measured.values())
     assert {name: len(found) for name, found in measured.items()} == {
@@ -74,6 +74,26 @@ def test_each_side_of_recomputation_is_measured_with_its_setting(
     for remat, count in (("none", 1), ("selective", 2), ("full", 2)):
         assert found[f"--remat={remat}", "recomputed"] == count
         assert found[f"--remat={remat}", "gradient norm"] == pytest.approx(norm)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_each_form_of_attention_is_measured(work, precision, monkeypatch):
+    monkeypatch.setattr(attention, "LONGEST_CHUNK", 8)
+    chunks = []
+    map_chunks = attention.map_chunks
+    monkeypatch.setattr(
+        attention,
+        "map_chunks",
+        lambda *given: chunks.append(given) or map_chunks(*given),
+    )
+    work = changed(work, training={"precision": precision})
+    one, other = (
+        training._attention_step(name, work)()
+        for name in training.ATTENTION_FUNCTIONS.values()
+    )
+    assert chunks
+    assert one == pytest.approx(other, rel=0.02)
 
 
 @pytest.mark.slow

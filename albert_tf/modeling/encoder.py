@@ -72,8 +72,7 @@ class AlbertEncoder(ConfiguredLayer):
                 time and equal gradients: "none", of a block only activations
                 and attention of more than LONGEST_CHUNK queries are computed
                 again; "selective", queries, keys, values, attention weights
-                and context too; "full", the whole inside of every block. (XLA
-                orders the work itself; on CPUs it then saves little.)
+                and context too; "full", the whole inside of every block.
             attention: its form in training: "auto"; "plain", in operations of
                 Keras; "cudnn" or "pallas", see KERNELS.
         """

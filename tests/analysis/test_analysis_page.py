@@ -27,7 +27,11 @@ def test_a_page_of_any_model(tmp_path, sentences, tiny_tokenizer):
         (tmp_path / f"texts/{number}.txt").write_text(text)
     model = random_model("masked_lm", vocab_size=tiny_tokenizer.vocab_size)
     directory = str(tmp_path / "model")
-    save_model_directory(directory, model, tiny_tokenizer, max_seq_length=24)
+    # What a directory of transformers does not name.
+    length = model.config.max_position_embeddings
+    save_model_directory(
+        directory, model, tiny_tokenizer, max_seq_length=length
+    )
     tagged = "\n\n".join(
         "\n".join(f"{word} {len(word) % 2}" for word in sentence.split())
         for sentence in sentences[:60]
@@ -52,6 +56,15 @@ def test_a_page_of_any_model(tmp_path, sentences, tiny_tokenizer):
     ):
         assert title in page
     assert page.count("<img") == 4
+    converted = str(tmp_path / "converted")
+    run_program(
+        *("convert", f"--from_path={directory}", f"--to_path={converted}"),
+        "--to_format=huggingface",
+    )
+    done = analyze(tmp_path, *few, *tags, f"--model_dir={converted}")
+    assert done.status == 0, (done.error, done.stderr)
+    again = (tmp_path / "page.html").read_text()
+    assert again.replace(converted, directory) == page
     error = analyze(tmp_path, "--max_texts=500", "--max_bad_fraction=1").error
     assert "--max_texts=500 needs 250." in error
     error = analyze(tmp_path, "--task=STS-B", "--data_dir=texts").error

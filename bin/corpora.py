@@ -31,8 +31,9 @@ def define_flags(input_flag: str = "input") -> None:
     flags.DEFINE_list(
         input_flag,
         None,
-        "Plain text, Markdown, JSON lines or Parquet, also compressed: files, "
-        "directories or globs, comma-separated.",
+        "Plain text, Markdown, JSON lines or Parquet, also compressed, and "
+        "data sets that `datasets` saved: files, directories or globs, "
+        "comma-separated.",
     )
     flags.DEFINE_integer(
         "skip_header_lines",
@@ -43,7 +44,8 @@ def define_flags(input_flag: str = "input") -> None:
     flags.DEFINE_string(
         "text_column",
         "text",
-        "Column of JSON lines and Parquet files that has the text.",
+        "Column of JSON lines, Parquet files and saved data sets that has the "
+        "text.",
     )
     flags.DEFINE_float(
         "max_bad_fraction",

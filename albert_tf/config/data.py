@@ -55,7 +55,9 @@ class PretrainingDataConfig(Section):
         choices=("auto", "file", "blank_line", "line"),
     )
     text_column: str = setting(
-        "text", "Column of JSON lines and Parquet files that has the text."
+        "text",
+        "Column of JSON lines, Parquet files and saved data sets that has the "
+        "text.",
     )
     skip_header_lines: int = setting(
         0, "Lines to skip at the start of each file.", minimum=0

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from albert_tf.config import UserError
+from data_prep.corpus.arrow_lines import STREAM_SUFFIX
 from data_prep.corpus.listing import FORM_OF_SUFFIX, text_suffix
 from data_prep.corpus.text_files import OpenFile, open_text
 
@@ -58,7 +59,7 @@ class CorpusFile:
             `text_column` of an object. Plain text that begins with a <doc> of
             WikiExtractor is read by these tags.
         skip_header_lines: lines at its head that are not its text.
-        text_column: of JSON lines and Parquet.
+        text_column: of JSON lines, Parquet and saved data sets.
         origin: the input list that it comes from.
     """
 
@@ -120,6 +121,8 @@ def json_object(line: str) -> dict[str, object] | None:
 def _form(path: str, open_file: OpenFile) -> str:
     if form := FORM_OF_SUFFIX.get(text_suffix(path)):
         return form
+    if path.lower().endswith(STREAM_SUFFIX):
+        return "json_lines"
     if advice := _NO_TEXT.get(text_suffix(path)):
         raise UserError(f"{path}: {advice.format(path=shlex.quote(path))}.")
     with open_text(path, open_file) as stream:

@@ -7,9 +7,13 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from albert_tf.config import UserError, require
+from albert_tf.io import files
 from albert_tf.io.compression import SUFFIXES, plain_name, suffix_of
+from data_prep.corpus.arrow_lines import STREAM_SUFFIX
+from data_prep.corpus.saved_data_sets import find_saved
 
 # Taken from directories, each also compressed.
 FORM_OF_SUFFIX = {
@@ -24,7 +28,8 @@ FORM_OF_SUFFIX = {
 EXPECTED_INPUT = (
     "a file, a directory with "
     f"{', '.join('*' + s for s in FORM_OF_SUFFIX)} (or these with "
-    f"{', '.join(SUFFIXES)}), or a pattern that matches files is needed."
+    f"{', '.join(SUFFIXES)}), a data set that `datasets` saved, or a pattern "
+    "that matches files is needed."
 )
 # Kinds of files that a message names.
 _SHOWN_KINDS = 8
@@ -36,9 +41,9 @@ def list_files(
     """Returns the text files that `inputs` name, sorted, each once.
 
     An input is a file, a directory (searched to every depth, links included,
-    for names as `is_text_name` has them) or a glob. Of several paths to one
-    file the first in sorted order stands. The other files of directories,
-    hidden ones aside, are added to `left_out`.
+    for `texts_among` its files) or a glob. Of several paths to one file the
+    first in sorted order stands. The other files of directories, hidden ones
+    aside, are added to `left_out`.
 
     Raises:
         UserError: if an input is missing, cannot be read, matches nothing or
@@ -48,10 +53,10 @@ def list_files(
     left_out = set() if left_out is None else left_out
     for path in inputs:
         others: set[str] = set()
-        files = _files_of(path, others)
-        _require_text(path, files, others)
+        paths = _files_of(path, others)
+        _require_text(path, paths, others)
         left_out.update(map(os.path.realpath, others))
-        for file in files:
+        for file in paths:
             location = os.path.realpath(file)
             found[location] = min(file, found.get(location, file))
     for path in map(os.path.abspath, found.values()):
@@ -66,12 +71,12 @@ def list_files(
 
 
 def _require_text(
-    path: str, files: Collection[str], left_out: Collection[str]
+    path: str, paths: Collection[str], left_out: Collection[str]
 ) -> None:
-    """Raises UserError unless an input holds `files`."""
+    """Raises UserError unless an input holds files at `paths`."""
     others = f"{describe_left_out(left_out)}. " if left_out else ""
     others += EXPECTED_INPUT[0].upper() + EXPECTED_INPUT[1:]
-    require(bool(files), f"The input {path!r} holds no text. {others}")
+    require(bool(paths), f"The input {path!r} holds no text. {others}")
 
 
 def describe_left_out(paths: Collection[str]) -> str:
@@ -84,25 +89,34 @@ def describe_left_out(paths: Collection[str]) -> str:
 
 
 def _kind(path: str) -> str:
-    """Returns a file's suffix, in front of that of compression, if any."""
-    return text_suffix(path) + suffix_of(path.lower()) or "without a suffix"
+    """Returns a file's suffix, in front of that of compression, if any.
 
-
-def is_text_name(path: str) -> bool:
-    """Returns whether a file is taken from a directory, by its relative path.
-
-    Its suffix is in FORM_OF_SUFFIX, also compressed, and no part of its path
-    from the directory begins with a dot.
+    That of a split has its name.
     """
-    return _has_text_suffix(path) and not _is_hidden(path)
+    suffix = text_suffix(path)
+    if suffix == STREAM_SUFFIX:
+        return f"{suffix} in {os.path.basename(os.path.dirname(path))}"
+    return suffix + suffix_of(path.lower()) or "without a suffix"
 
 
-def is_left_out(path: str) -> bool:
-    """Returns whether a file of a directory is no text, and not hidden."""
-    return not _has_text_suffix(path) and not _is_hidden(path)
+def texts_among(
+    paths: Collection[str], left_out: set[str], file_system: Any = files
+) -> list[str]:
+    """Returns which files of a directory are read, of those that are visible.
+
+    They have a suffix in FORM_OF_SUFFIX, also compressed, or are of a saved
+    data set and not held out, see `find_saved`. Others are added to `left_out`.
+    """
+    saved = find_saved(paths, file_system)
+    known = {*saved.texts, *saved.held_out, *saved.others}
+    others = [path for path in paths if path not in known]
+    texts = list(filter(_has_text_suffix, others))
+    left_out.update(set(others).difference(texts), saved.held_out)
+    return saved.texts + texts
 
 
-def _is_hidden(path: str) -> bool:
+def is_hidden(path: str) -> bool:
+    """Returns whether a part of a path begins with a dot."""
     return any(part.startswith(".") for part in path.split("/"))
 
 
@@ -134,14 +148,11 @@ def _text_files_under(directory: str, left_out: set[str]) -> list[str]:
     def refuse(error: OSError) -> None:
         raise UserError(f"{error.filename}: {error.strerror}.")
 
-    files = []
+    paths = []
     seen = {os.path.realpath(directory)}
     walk = os.walk(directory, onerror=refuse, followlinks=True)
     for folder, folders, names in walk:
-        paths = [os.path.join(folder, n) for n in names if n[0] != "."]
-        texts = list(filter(_has_text_suffix, paths))
-        files += filter(_is_file, texts)
-        left_out.update(set(paths).difference(texts))
+        paths += [os.path.join(folder, n) for n in names if n[0] != "."]
         # Sorted, for of two links to one folder the first is followed.
         entered, folders[:] = sorted(folders), []
         for name in entered:
@@ -149,17 +160,19 @@ def _text_files_under(directory: str, left_out: set[str]) -> list[str]:
             if not name.startswith(".") and location not in seen:
                 seen.add(location)
                 folders.append(name)
-    return files
+    return list(filter(_is_file, texts_among(paths, left_out)))
 
 
 def _is_file(path: str) -> bool:
     """Returns whether a path is a regular file; a pipe would block.
 
     Raises:
-        UserError: for a dangling link: text is missing.
+        UserError: for a dangling link, and for a file that a saved data set
+            lacks: text is missing.
     """
-    require(
-        os.path.exists(path),
-        f"{path} is a link to a missing file; mend or remove it.",
+    is_link = os.path.islink(path)
+    what = (
+        "a link to a missing file; mend or remove it" if is_link else "missing"
     )
+    require(os.path.exists(path), f"{path} is {what}.")
     return os.path.isfile(path)

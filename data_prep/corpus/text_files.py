@@ -12,7 +12,12 @@ from typing import BinaryIO, TextIO
 from albert_tf.config import UserError
 from albert_tf.io.compression import DamagedFile, buffered, unpacked
 from albert_tf.io.encoding import HEAD_BYTES, refuse_other_than_text
-from data_prep.corpus.parquet_lines import PARQUET_SUFFIX, parquet_reader
+from data_prep.corpus.arrow_lines import (
+    PARQUET_SUFFIX,
+    STREAM_SUFFIX,
+    parquet_reader,
+    stream_reader,
+)
 
 _BUFFER_BYTES = 1 << 17
 
@@ -32,17 +37,21 @@ def open_text(
     A byte order mark is left out. A byte that is not UTF-8 is a lone
     surrogate, see PEP 383. A compressed file is unpacked, whatever it is
     called; where it is cut or damaged `on_damage` is called, and the text ends.
-    That of a Parquet file is lines of JSON with its `text_column`.
+    That of a Parquet file, and of one of a saved data set, is lines of JSON
+    with its `text_column`.
 
     Raises:
         UserError: for a file that cannot be opened or read, that is UTF-16 or
-            UTF-32, or that is not compressed or Parquet although it is called
-            so.
+            UTF-32, or that is not compressed, Parquet or Arrow although it is
+            called so.
     """
     try:
         with open_file(path, "rb") as file:
             if path.lower().endswith(PARQUET_SUFFIX):
                 binary = buffered(parquet_reader(path, text_column))
+            elif path.lower().endswith(STREAM_SUFFIX):
+                stored = buffered(file.read)
+                binary = buffered(stream_reader(path, stored, text_column))
             else:
                 stored = buffered(file.read)
                 binary = unpacked(path, stored)

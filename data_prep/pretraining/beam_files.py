@@ -6,6 +6,7 @@ Has those functions of `albert_tf.io.files` that builds use.
 import contextlib
 import itertools
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
@@ -113,12 +114,8 @@ def _files_at(path: str, left_out: set[str]) -> list[str]:
     if found:
         return found
     below = [file.path for file in _under(path, "**")]
-    left_out.update(
-        file for file in below if listing.is_left_out(file.removeprefix(path))
-    )
-    return [
-        file for file in below if listing.is_text_name(file.removeprefix(path))
-    ]
+    seen = [f for f in below if not listing.is_hidden(f.removeprefix(path))]
+    return listing.texts_among(seen, left_out, sys.modules[__name__])
 
 
 def _under(directory: str, pattern: str) -> list[FileMetadata]:

@@ -1,7 +1,7 @@
 """Parquet files, and data sets that `datasets` saved to disk.
 
-Main entries: `read_parquet` and `read_saved`. They need pyarrow, which is
-imported when there is such a file.
+Main entries: `read_parquet`, `read_saved` and `saved_files`. The first two
+need pyarrow, which is imported when there is such a file.
 """
 
 import itertools
@@ -16,9 +16,10 @@ from albert_tf.io.encoding import HEAD_BYTES, refuse_pointer
 from albert_tf.io.json_files import read_json
 from albert_tf.tasks.formats.parquet_parts import parts_of
 
-# The file by which a directory of `Dataset.save_to_disk` is recognised.
+# The file by which a directory of `Dataset.save_to_disk` is recognised, and the
+# one beside it.
 STATE = "state.json"
-_INFO = "dataset_info.json"
+INFO = "dataset_info.json"
 # Key of what `datasets` writes into the schema of a file.
 _METADATA = b"huggingface"
 _BATCH_ROWS = 1024
@@ -124,15 +125,14 @@ def is_saved(directory: str) -> bool:
     return files.isfile(os.path.join(directory, STATE))
 
 
-def read_saved(directory: str) -> ArrowTable:
-    """Returns the table in a directory of `Dataset.save_to_disk`.
+def saved_files(directory: str, file_system: Any = files) -> list[str]:
+    """Returns the files with the rows of a data set in a directory, in order.
 
-    Raises UserError for one that is damaged, or whose rows were selected
-    without being rewritten.
+    `file_system` is a module with `files.open`. Raises UserError for a data set
+    that is damaged, or whose rows were selected without being rewritten.
     """
-    arrow = load_pyarrow()
     state_path = os.path.join(directory, STATE)
-    state = read_json(state_path)
+    state = read_json(state_path, limit=None, file_system=file_system)
     stored = state.get("_data_files")
     names = [
         entry.get("filename") if isinstance(entry, dict) else None
@@ -147,8 +147,17 @@ def read_saved(directory: str) -> ArrowTable:
         f"{state_path}: the data set selects rows of its files; save it with "
         "dataset.flatten_indices().save_to_disk(...).",
     )
-    paths = [os.path.join(directory, str(name)) for name in names]
-    info_path = os.path.join(directory, _INFO)
+    return [os.path.join(directory, str(name)) for name in names]
+
+
+def read_saved(directory: str) -> ArrowTable:
+    """Returns the table in a directory of `Dataset.save_to_disk`.
+
+    Raises UserError for one that is damaged; see `saved_files`.
+    """
+    arrow = load_pyarrow()
+    paths = saved_files(directory)
+    info_path = os.path.join(directory, INFO)
     info = read_json(info_path) if files.isfile(info_path) else {}
 
     def stream(path: str) -> Any:

@@ -1,14 +1,16 @@
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from reading_helpers import write
+from saved_data_sets import save
 
 from albert_tf.config import UserError
 from data_prep.corpus.listing import (
     describe_left_out,
-    is_text_name,
     list_files,
+    texts_among,
 )
 
 
@@ -70,8 +72,74 @@ def test_what_is_left_out_is_counted_by_kind(tmp_path):
 
 def test_names_that_are_taken_from_directories():
     taken = ["a.TXT", "x.y/A.JSONL.GZ", "/b.md"]
-    others = ["a.gz", "a", "a.csv", ".txt", "b/.a.txt", ".b/a.txt"]
-    assert list(filter(is_text_name, taken + others)) == taken
+    others = ["a.gz", "a", "a.csv", "a.arrow"]
+    left_out = set()
+    assert sorted(texts_among(taken + others, left_out)) == sorted(taken)
+    assert left_out == set(others)
+
+
+@pytest.fixture
+def splits(tmp_path):
+    """The directory of a DatasetDict beside a text."""
+    write(tmp_path / "a.txt", "a")
+    names = ["train", "unsupervised", "testimony", "Test", "validation_2"]
+    for name in names:
+        save(tmp_path / "saved" / name, {"text": ["a", "b"]})
+    write(tmp_path / "saved/dataset_dict.json", '{"splits": []}')
+    # Left by `Dataset.map`.
+    write(tmp_path / "saved/train/cache-0123.arrow", "")
+    return tmp_path
+
+
+def listed(directory, left_out):
+    """Returns the names of the files in a directory."""
+    paths = list_files([str(directory)], left_out)
+    assert paths == sorted(paths)
+    return [os.path.relpath(path, directory) for path in paths]
+
+
+def rows(*folders):
+    names = ["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"]
+    return [os.path.join(f, name) for f in folders for name in names]
+
+
+def test_saved_data_sets_are_read_without_splits_to_evaluate_on(splits):
+    left_out = set()
+    names = ["saved/testimony", "saved/train", "saved/unsupervised"]
+    assert listed(splits, left_out) == ["a.txt", *rows(*names)]
+    assert describe_left_out(left_out) == (
+        "Files that are not read: 2 .arrow in Test, 2 .arrow in validation_2"
+    )
+
+
+def test_a_split_that_is_named_is_read(splits):
+    left_out = set()
+    assert listed(splits / "saved" / "Test", left_out) == rows("")
+    assert not left_out
+    for name in ("train", "unsupervised", "testimony"):
+        shutil.rmtree(splits / "saved" / name)
+    message = r"holds no text\. Files that are not read: 2 \.arrow in Test, 2 "
+    with pytest.raises(UserError, match=message):
+        list_files([str(splits / "saved")])
+
+
+def test_a_data_set_that_is_no_split_has_any_name(tmp_path):
+    save(tmp_path / "test", {"text": ["a", "b"]})
+    assert listed(tmp_path, set()) == rows("test")
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"_data_files": []}, "state.json: expected names of files as"),
+        ({"_indices_files": [{"filename": "a"}]}, "flatten_indices"),
+        ({"_data_files": [{"filename": "a.arrow"}]}, "a.arrow is missing"),
+    ],
+)
+def test_a_data_set_that_is_not_whole(tmp_path, state, message):
+    save(tmp_path / "a", {"text": ["a", "b"]}, **state)
+    with pytest.raises(UserError, match=message):
+        list_files([str(tmp_path)])
 
 
 def test_a_directory_that_cannot_be_read_is_named(tmp_path, monkeypatch):

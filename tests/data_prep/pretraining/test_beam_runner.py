@@ -15,11 +15,15 @@ import pytest
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 from build_helpers import digests
 from distributed import LocalCluster, default_client
+from saved_data_sets import save
 
 from albert_tf.config import UserError
 from albert_tf.io import files
+from data_prep.corpus.forms import corpus_files
+from data_prep.corpus.reading import survey_file
 from data_prep.pretraining import (
     beam_engine,
+    beam_files,
     beam_runner,
     build_plan,
     pretraining_data,
@@ -377,6 +381,24 @@ def test_remote_directories_are_listed_as_local_ones(remote):
     assert list_files([f"{folder}/.a.txt"]) == [f"{folder}/.a.txt"]
     with pytest.raises(UserError, match="holds no text"):
         list_files([f"{folder}/deep/.b/c/d"])
+
+
+def test_remote_data_sets_are_listed_as_local_ones(remote, tmp_path):
+    folder = "memory://store/saved"
+    for split in ("train", "test"):
+        save(tmp_path / split, {"text": ["a", "b"]})
+    (tmp_path / "dataset_dict.json").write_text("{}")
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
+        name = path.relative_to(tmp_path).as_posix()
+        remote[f"{folder}/{name}"] = path.read_bytes()
+    left_out = set()
+    names = [f"data-0000{number}-of-00002.arrow" for number in (0, 1)]
+    found = list_files([folder], left_out)
+    assert found == [f"{folder}/train/{name}" for name in names]
+    assert left_out == {f"{folder}/test/{name}" for name in names}
+    (file, _) = corpus_files(found, names, "auto", beam_files.open)
+    survey, _ = survey_file(file, open_file=beam_files.open)
+    assert survey.report.counts["documents"] == 1
 
 
 def test_a_file_that_cannot_be_used_is_named_in_one_line(build, tmp_path):

@@ -37,7 +37,8 @@ def define_flags(*, report: bool = True) -> None:
         flags.DEFINE_bool(
             "report",
             True,
-            "Write report.html, a page on the run, into the run directory.",
+            "Write report.html, a page on the run, and README.md, a model card "
+            "as on the hub, into the run directory.",
         )
     command_line.define_settings(RuntimeConfig())
 

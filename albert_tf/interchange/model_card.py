@@ -54,6 +54,7 @@ class CardFacts:
 
     Attributes:
         name: of the model; on the hub `owner/name`.
+        path: of its directory, where it is not on the hub by this name.
         metrics: on held-out examples.
         training: settings of its training, for a table.
         license: the hub's name of it, such as `apache-2.0`.
@@ -67,6 +68,7 @@ class CardFacts:
     """
 
     name: str
+    path: str = ""
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     license: str = ""
@@ -234,13 +236,14 @@ def _usage(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
         yield f"The files are for {facts.library}.\n"
         return
     there = _class_there(loaded)
+    name = facts.path or facts.name
     if not _opens_in_transformers(loaded):
         yield "transformers opens the encoder, without the head:\n"
     yield (
         "```python\n"
         f"from transformers import AutoTokenizer, {there}\n\n"
-        f'tokenizer = AutoTokenizer.from_pretrained("{facts.name}")\n'
-        f'model = {there}.from_pretrained("{facts.name}")\n'
+        f'tokenizer = AutoTokenizer.from_pretrained("{name}")\n'
+        f'model = {there}.from_pretrained("{name}")\n'
         "```\n"
     )
     head = _head(loaded) or Head
@@ -255,7 +258,7 @@ def _usage(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
     yield (
         "```\n"
         f"python -m bin.predict --mode={head.predict_mode} \\\n"
-        f"    --model_dir={SCHEME}{facts.name} --text={text}\n"
+        f"    --model_dir={facts.path or SCHEME + facts.name} --text={text}\n"
         "```\n"
     )
 

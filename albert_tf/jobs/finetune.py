@@ -71,7 +71,8 @@ def run_finetuning(
         runtime: settings that do not decide the result.
         workers: processes that build features.
         cache_dir: caches features for the next run; empty: no cache.
-        report: lines for report.html, such as the command; None: no report.
+        report: lines for report.html, such as the command; None: no report
+            and no model card.
         log: takes a line.
 
     Raises:

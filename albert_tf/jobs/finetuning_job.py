@@ -1,6 +1,7 @@
 """What fine-tuning evaluates, saves, compares and reports on its way."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from albert_tf.config import (
     to_dict,
 )
 from albert_tf.interchange.model_directory import (
+    LoadedModel,
     load_model_directory,
     save_model_directory,
 )
@@ -19,6 +21,7 @@ from albert_tf.jobs.baseline_comparison import (
     no_better_than_guessing,
 )
 from albert_tf.jobs.finetuning_data import FinetuningData
+from albert_tf.jobs.run_card import write_card
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.modeling.weights.adapters import add_adapters
 from albert_tf.modeling.weights.stored_weights import has_pooler
@@ -191,7 +194,7 @@ class FinetuningJob(Job):
         }
 
     def conclude(self, step: int) -> None:
-        """Compares the run's model with a simple one and writes the report."""
+        """Compares the model with a simple one; writes report and card."""
         chief = is_chief(self.strategy)
         if not self._last_scored:
             # The run had ended before, perhaps without a comparison.
@@ -203,11 +206,14 @@ class FinetuningJob(Job):
         if chief:
             self._compare(step)
             if self.report is not None:
-                write_report(self.run_dir, self._page, self.log)
+                load = functools.cache(
+                    lambda: load_model_directory(self.run_dir)
+                )
+                write_card(self.run_dir, load, self.log)
+                write_report(self.run_dir, lambda: self._page(load()), self.log)
 
-    def _page(self) -> Page:
+    def _page(self, loaded: LoadedModel) -> Page:
         """Returns the report of the scored model."""
-        loaded = load_model_directory(self.run_dir)
         splits = self.task.evaluated
         held_out = {splits[s]: part for s, part in self.data.evaluated.items()}
         features = {name: part.features for name, part in held_out.items()}

@@ -16,27 +16,13 @@ from albert_tf.interchange.model_card import (
     model_card,
 )
 from albert_tf.io import files, hub
-from albert_tf.io.json_files import read_json
+from albert_tf.jobs.run_card import facts_of_run
 from albert_tf.rundir import run_results
-from albert_tf.rundir.run_directory import CONFIG
 
 # Weights of a model that is replaced, in formats that are not written here.
 _OTHER_WEIGHTS = (
     *("pytorch_model*.bin", "tf_model*.h5", "flax_model*.msgpack"),
     *("model.safetensors.index.json", "model-*-of-*.safetensors"),
-)
-# Settings of a run that a card reports, by section of its configuration.
-_REPORTED = {
-    "optimizer": ("optimizer", "learning_rate", "num_warmup_steps"),
-    "training": (
-        *("num_train_steps", "train_batch_size", "precision", "seed"),
-    ),
-}
-# Parts of the names of a log's metrics that say nothing of the model by itself,
-# or have seen the answers.
-_NOT_REPORTED = (
-    *("loss", "thresh", "temperature", "best_"),
-    *("majority_", "mean_guess_", "most_frequent_"),
 )
 
 
@@ -153,21 +139,5 @@ def _facts_of_run(path: str) -> dict[str, Any]:
     for run_dir in (path, parent):
         log = os.path.join(run_dir, run_results.METRICS_FILE)
         if not hub.is_on_hub(path) and files.isfile(log):
-            return _facts(run_dir)
+            return facts_of_run(run_dir)
     return {}
-
-
-def _facts(run_dir: str) -> dict[str, Any]:
-    metrics = {
-        name: value
-        for name, value in run_results.result(run_dir).items()
-        if isinstance(value, float)
-        and not any(word in name for word in _NOT_REPORTED)
-    }
-    recorded = read_json(os.path.join(run_dir, CONFIG))["config"]
-    training = {
-        name: recorded[section][name]
-        for section, names in _REPORTED.items()
-        for name in names
-    }
-    return {"metrics": metrics, "training": training}

@@ -21,6 +21,7 @@ from albert_tf.inputs.input_pipeline import (
 )
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.interchange.model_directory import (
+    LoadedModel,
     save_model_directory,
 )
 from albert_tf.jobs.evaluate import (
@@ -40,6 +41,7 @@ from albert_tf.jobs.pretraining_verdict import (
     no_learning_warning,
     pretraining_verdict,
 )
+from albert_tf.jobs.run_card import write_card
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.records.sentence_objectives import (
@@ -106,7 +108,8 @@ def run_pretraining(
         runtime: settings that do not decide the result.
         initial: weights to start from instead of random ones.
         max_copied_bytes: for shards in buckets, see `open_shards`.
-        report: lines for report.html, such as the command; None: no report.
+        report: lines for report.html, such as the command; None: no report
+            and no model card.
 
     Raises:
         UserError: for settings, shards and weights that do not fit together.
@@ -252,9 +255,13 @@ class _Pretraining(Job):
             directory,
             self.trainer.model,
             self.tokenizer,
-            max_seq_length=max(
-                phase.train.metadata["max_seq_length"] for phase in self.phases
-            ),
+            max_seq_length=self._max_seq_length,
+        )
+
+    @property
+    def _max_seq_length(self) -> int:
+        return max(
+            phase.train.metadata["max_seq_length"] for phase in self.phases
         )
 
     def samples(self, step: int) -> str:
@@ -273,6 +280,10 @@ class _Pretraining(Job):
         # All workers predict together.
         samples = self._samples(step)
         if is_chief(self.strategy):
+            loaded = LoadedModel(
+                self.trainer.model, self.tokenizer, self._max_seq_length
+            )
+            write_card(self.run_dir, lambda: loaded, self.log)
             write_report(self.run_dir, lambda: self._page(samples), self.log)
 
     def _page(self, samples: Sequence[MaskedSample]) -> Page:

@@ -57,6 +57,7 @@ def test_a_finished_run_is_left_and_other_settings_are_refused(
     printed = program(f"pretrain {flags} --report").stdout
     report = (run_dir / "report.html").read_text()
     assert "Held-out text with masks" in report
+    assert "pipeline_tag: fill-mask" in (run_dir / "README.md").read_text()
     assert f"{run_dir} has been trained to its end, step 12." in printed
     assert "masked-LM accuracy" in printed
     line = refused(f"pretrain {flags} --train_data=")

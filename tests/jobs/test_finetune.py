@@ -12,6 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from huggingface_hub import ModelCard
 from pretraining_runs import PowerCut, contents, cut_power, lines_of
 from program_runner import run_program
 from safetensors.numpy import load_file
@@ -293,6 +294,7 @@ def test_a_comparison_or_report_that_fails_leaves_the_model(
     ]
     assert (tmp_path / "run/model/model.safetensors").is_file()
     assert read_comparison(str(tmp_path / "run")) == ({}, [])
+    assert (tmp_path / "run/README.md").is_file()
 
 
 @pytest.fixture
@@ -817,6 +819,13 @@ def test_a_run_ends_with_a_report(data_dir, pretrained, tmp_path, monkeypatch):
     text = (tmp_path / "report.html").read_text()
     for part in ("python -m bin.finetune<", "Settings of a recipe.", "TF-IDF"):
         assert part in text
+    card = ModelCard((tmp_path / "README.md").read_text())
+    assert card.data.pipeline_tag == "text-classification"
+    best = max(line["accuracy"] for line in lines_of(tmp_path, "eval"))
+    metrics = {r.metric_name: r.metric_value for r in card.data.eval_results}
+    assert metrics["accuracy"] == pytest.approx(best, abs=1e-6)
+    assert f'from_pretrained("{tmp_path}/model")' in card.text
+    assert f"--model_dir={tmp_path}/model --text=" in card.text
     later = finetuning_report(str(tmp_path), CLASSIFICATION, str(data_dir))
     titles = [section.title for section in later.sections]
     assert titles == [section.title for section in pages[0].sections]

@@ -16,6 +16,7 @@ from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.training import loop
+from albert_tf.training.trainer import StepResult
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -161,14 +162,16 @@ def compile_nothing(monkeypatch):
             loss = 1.0 + float(batch["masked_lm_weights"].max())
             bad = float(not np.isfinite(loss))
             results.append(
-                {
-                    "loss": loss,
-                    "gradient_norm": 1.0,
-                    "learning_rate": 0.1,
-                    "skipped": bad,
-                    "nonfinite": bad,
-                    "stop_requested": float(controls["stop_requested"]),
-                }
+                StepResult(
+                    sums={},
+                    loss=loss,
+                    gradient_norm=1.0,
+                    learning_rate=0.1,
+                    skipped=bad,
+                    nonfinite=bad,
+                    stop_requested=float(controls["stop_requested"]),
+                    loss_scale=1.0,
+                )
             )
         return results
 

@@ -9,10 +9,11 @@ from albert_tf.training.job import is_loss
 from albert_tf.training.run_state import RunState
 from albert_tf.training.running_statistics import RunningMeans
 from albert_tf.training.skipped_steps import diverged
+from albert_tf.training.trainer import StepResult
 
 
 def after_call(
-    state: RunState, stragglers: Stragglers, result: dict[str, float]
+    state: RunState, stragglers: Stragglers, result: StepResult
 ) -> bool:
     """Logs and evaluates as is due after a step with this result.
 
@@ -50,17 +51,16 @@ def _where_best_is(state: RunState) -> str:
     return f"It was never defined; there is no {name}."
 
 
-def _log(
-    state: RunState, stragglers: Stragglers, result: dict[str, float]
-) -> None:
+def _log(state: RunState, stragglers: Stragglers, result: StepResult) -> None:
     trainer = state.job.trainer
     means = state.window.means()
     losses = [term.loss for term in trainer.training_loss.terms]
     if set(losses) <= set(means):
         means["loss"] = sum(means[name] for name in losses)
-    for name in ("gradient_norm", "learning_rate", "loss_scale"):
-        if name in result:
-            means[name] = result[name]
+    means["gradient_norm"] = result.gradient_norm
+    means["learning_rate"] = result.learning_rate
+    if state.job.config.training.precision == "float16":
+        means["loss_scale"] = result.loss_scale
     means["weight_norm"] = trainer.weight_norm()
     means["skipped_steps"] = state.progress.skipped_steps
     means["records_crc32"] = state.progress.records_crc32

@@ -12,11 +12,10 @@ from albert_tf.cluster.distribution import distribute_rows, local_rows
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.prefetch import prefetch
 from albert_tf.inputs.source_schedule import Source
-from albert_tf.training.gradients import TracePerShape, named_pairs
+from albert_tf.training.gradients import TracePerShape, as_float32
 from albert_tf.training.running_statistics import RunningMeans
-from albert_tf.training.training_loss import TrainingLoss
+from albert_tf.training.training_loss import TrainingLoss, WeightedSums
 
-Scalars = dict[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
 
 
@@ -78,10 +77,10 @@ class Evaluator:
         for step, batch in prefetch(
             lambda step: (step, batches.batch(step, rows)), range(num_steps)
         ):
-            scalars, arrays = self.evaluation_step(
+            sums, arrays = self.evaluation_step(
                 batch, num_applications, with_outputs=with_outputs
             )
-            means.add(scalars)
+            means.add(sums)
             collect(step, arrays)
         return means.means()
 
@@ -91,12 +90,12 @@ class Evaluator:
         num_applications: int | None = None,
         *,
         with_outputs: bool = False,
-    ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        """Returns `sum:` and `weight:` of each metric over the global batch.
+    ) -> tuple[dict[str, tuple[float, float]], dict[str, np.ndarray]]:
+        """Returns sum and weight of each metric over the global batch.
 
         The arrays are the label counts `[classes]`, by the name of the
         baseline. Or `with_outputs` those of the heads, `[batch, ...]` with the
-        padding of the replicas' shares, on every worker; the scalars are then
+        padding of the replicas' shares, on every worker; the sums are then
         those of the losses.
         """
         results = self._step(
@@ -122,41 +121,41 @@ class Evaluator:
 
     def _distributed_step(
         self, batch: dict, *, with_outputs: bool, **options: Any
-    ) -> tuple[Scalars, Tensors]:
+    ) -> tuple[WeightedSums, Tensors]:
         step = functools.partial(
             self._evaluate_replica,
             with_outputs=with_outputs,
             **options,
         )
-        scalars, arrays = self.strategy.run(step, args=(batch,))
+        sums, arrays = self.strategy.run(step, args=(batch,))
         if with_outputs and self.strategy.num_replicas_in_sync > 1:
             arrays = {
                 name: self.strategy.gather(value, axis=0)
                 for name, value in arrays.items()
             }
-        return self._first((scalars, arrays))
+        return self._first((sums, arrays))
 
     def _evaluate_replica(
         self,
         features: dict,
         num_applications: int | None,
         with_outputs: bool,
-    ) -> tuple[Scalars, Tensors]:
-        """Returns scalars, and the heads' outputs or the label counts."""
+    ) -> tuple[WeightedSums, Tensors]:
+        """Returns sums, and the heads' outputs or the label counts."""
         outputs = self.model(
             features,
             training=False,
             heads_only=True,
             num_applications=num_applications,
         )
-        pairs = self.training_loss.losses(outputs, features)
+        sums = self.training_loss.losses(outputs, features)
         if with_outputs:
-            return reduced_scalars(named_pairs(pairs)), outputs
-        pairs |= self.training_loss.metrics(outputs, features)
+            return reduced_scalars(as_float32(sums)), outputs
+        sums |= self.training_loss.metrics(outputs, features)
         counts = self.training_loss.label_counts(outputs, features)
         totals = all_reduce(list(counts.values()))
         return (
-            reduced_scalars(named_pairs(pairs)),
+            reduced_scalars(as_float32(sums)),
             dict(zip(counts, totals, strict=True)),
         )
 
@@ -176,7 +175,7 @@ def all_reduce(values: list[tf.Tensor]) -> list[tf.Tensor]:
     return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
-def reduced_scalars(values: Scalars) -> Scalars:
-    """Returns float32 scalars summed over the replicas, in one reduction."""
-    (total,) = all_reduce([tf.stack(list(values.values()))])
-    return dict(zip(values, tf.unstack(total), strict=True))
+def reduced_scalars(values: Any) -> Any:
+    """Returns nested float32 scalars, summed over the replicas at once."""
+    (total,) = all_reduce([tf.stack(tf.nest.flatten(values))])
+    return tf.nest.pack_sequence_as(values, tf.unstack(total))

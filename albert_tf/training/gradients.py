@@ -8,22 +8,17 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from albert_tf.training.training_loss import TrainingLoss
+from albert_tf.training.training_loss import TrainingLoss, WeightedSums
 
 Features = dict[str, tf.Tensor]
-Sums = dict[str, tf.Tensor]
-# `sum:` and `weight:` scalars; and the gradient of each variable that a loss
-# reaches, by path.
-Results = tuple[Sums, dict[str, tf.Tensor]]
+# Losses and metrics; and the gradient of each variable that a loss reaches, by
+# path.
+Results = tuple[WeightedSums, dict[str, tf.Tensor]]
 
 
-def named_pairs(pairs: Mapping[str, tuple]) -> Sums:
-    """Returns (weighted sum, weight) pairs as `sum:` and `weight:` scalars."""
-    scalars = {}
-    for name, (value, weight) in pairs.items():
-        scalars[f"sum:{name}"] = tf.cast(value, tf.float32)
-        scalars[f"weight:{name}"] = tf.cast(weight, tf.float32)
-    return scalars
+def as_float32(sums: WeightedSums) -> WeightedSums:
+    """Returns the sums and weights in float32, whatever the precision."""
+    return tf.nest.map_structure(lambda x: tf.cast(x, tf.float32), sums)
 
 
 class TracePerShape:
@@ -90,7 +85,7 @@ class GradientComputation:
         num_applications: int | None,
         part_widths: Sequence[int] = (),
     ) -> Results:
-        """Returns `sum:` and `weight:` scalars and gradients over all rows.
+        """Returns losses, metrics and gradients over all rows.
 
         Args:
             features: `[rows, ...]`; micro_batch_size divides the rows.
@@ -158,7 +153,7 @@ class GradientComputation:
             loss, {v.path: v.value for v in self._variables}
         )
         metrics = self._training_loss.metrics(outputs, features)
-        return named_pairs({**losses, **metrics}), {
+        return as_float32({**losses, **metrics}), {
             path: tf.convert_to_tensor(gradient)
             for path, gradient in gradients.items()
             if gradient is not None

@@ -34,7 +34,7 @@ from albert_tf.training.actions import after_call
 from albert_tf.training.job import Job
 from albert_tf.training.run_state import BEST_MODEL, MODEL, RunState
 from albert_tf.training.skipped_steps import RollBack, handle_skipped
-from albert_tf.training.trainer import Trainer
+from albert_tf.training.trainer import StepResult, Trainer
 
 
 def train(job: Job) -> dict[str, float]:
@@ -179,7 +179,7 @@ class _Loop:
                 for batch, result in zip(batches, results, strict=True):
                     self._account(batch, result)
                 better = after_call(self.state, self.stragglers, results[-1])
-                self._save_or_stop(better, bool(results[-1]["stop_requested"]))
+                self._save_or_stop(better, bool(results[-1].stop_requested))
 
     def _changes_of_batches(self) -> set[int]:
         """Returns the steps where masks, shards or depth change."""
@@ -263,7 +263,7 @@ class _Loop:
         seconds = time.monotonic() - begin
         self.state.log(f"The first call took {seconds:.1f} seconds.")
 
-    def _account(self, batch: Batch, result: dict[str, float]) -> None:
+    def _account(self, batch: Batch, result: StepResult) -> None:
         state, progress = self.state, self.state.progress
         numbers = self.job.sources.record_numbers(
             state.step, progress.passed_over
@@ -272,19 +272,19 @@ class _Loop:
             numbers.tobytes(), progress.records_crc32
         )
         state.monitor.advance(
-            loss=result["loss"],
+            loss=result.loss,
             sequences=len(numbers),
             # An example of multiple choice has the tokens of every choice.
             tokens=len(numbers) * math.prod(batch["input_ids"].shape[1:]),
             flops=self.job.flops(state.step, batch),
         )
         state.step += 1
-        if result["skipped"]:
+        if result.skipped:
             handle_skipped(state, result)
             return
         progress.skipped_in_a_row = 0
-        state.window.add(result)
-        state.spikes.add(result["loss"])
+        state.window.add(result.sums)
+        state.spikes.add(result.loss)
 
     def _save_or_stop(self, better: bool, stop_requested: bool) -> None:
         """Saves a checkpoint where one is due, and stops after a signal."""

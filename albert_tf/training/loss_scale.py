@@ -31,10 +31,6 @@ class LossScale:
     def update(self, finite: tf.Tensor) -> None:
         """Adapts the scale to whether a step was finite."""
 
-    def scalars(self) -> dict[str, tf.Tensor]:
-        """Returns what is logged of it."""
-        return {}
-
 
 class _AdaptiveScale(LossScale):
     """A scale that halves at an overflow and doubles after 2,000 good steps.
@@ -82,6 +78,3 @@ class _AdaptiveScale(LossScale):
                 tf.where(counts, good, tf.zeros_like(good)),
             ),
         )
-
-    def scalars(self) -> dict[str, tf.Tensor]:
-        return {"loss_scale": self.value()}

@@ -10,19 +10,23 @@ _MIN_LOSSES = 32
 
 
 class RunningMeans:
-    """Sums of (weighted sum, weight) pairs, divided on request.
+    """Weighted sums and weights over steps, divided on request.
 
-    The sums are Python floats: a float32 total stops growing in a long run.
+    They are Python floats: a float32 total stops growing in a long run.
+
+    Attributes:
+        sums: `sum:` and `weight:` of each name, as in checkpoints.
     """
 
     def __init__(self, sums: Mapping[str, float] | None = None) -> None:
         self.sums = dict(sums or {})
 
-    def add(self, results: Mapping[str, float]) -> None:
-        """Adds the `sum:` and `weight:` scalars of one step."""
-        for name, value in results.items():
-            if name.startswith(("sum:", "weight:")):
-                self.sums[name] = self.sums.get(name, 0.0) + float(value)
+    def add(self, sums: Mapping[str, tuple[float, float]]) -> None:
+        """Adds the (weighted sum, weight) of each name in one step."""
+        for name, pair in sums.items():
+            for kind, value in zip(("sum", "weight"), pair, strict=True):
+                total = self.sums.get(f"{kind}:{name}", 0.0)
+                self.sums[f"{kind}:{name}"] = total + float(value)
 
     def means(self) -> dict[str, float]:
         """Returns the mean of every name; NaN where the weight is 0."""

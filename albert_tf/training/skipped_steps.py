@@ -1,10 +1,10 @@
 """Steps that changed no weight: reported, skipped, rolled back or the end."""
 
 import math
-from collections.abc import Mapping
 
 from albert_tf.cluster.stops import DIVERGED, RunStopped
 from albert_tf.training.run_state import RunState
+from albert_tf.training.trainer import StepResult
 
 # Limits after which a run counts as diverged: steps in a row without an
 # update, and roll-backs without a finite evaluation between them.
@@ -27,7 +27,7 @@ def diverged(problem: str, alternative: str = "") -> RunStopped:
     )
 
 
-def handle_skipped(state: RunState, result: Mapping[str, float]) -> None:
+def handle_skipped(state: RunState, result: StepResult) -> None:
     """Counts and logs a step that changed nothing, or ends the run.
 
     Raises:
@@ -36,7 +36,7 @@ def handle_skipped(state: RunState, result: Mapping[str, float]) -> None:
     """
     settings, progress = state.job.config.training, state.progress
     progress.skipped_steps += 1
-    if result["nonfinite"]:
+    if result.nonfinite:
         problem = _report_nonfinite(state, result)
         if settings.on_nonfinite == "stop":
             raise diverged(
@@ -53,9 +53,9 @@ def handle_skipped(state: RunState, result: Mapping[str, float]) -> None:
                     f"roll-backs step {state.step} is not finite either"
                 )
             raise RollBack
-    elif math.isfinite(result["loss"] + result["gradient_norm"]):
+    elif math.isfinite(result.loss + result.gradient_norm):
         problem = (
-            f"the loss {result['loss']:.4g} of step {state.step} is a spike "
+            f"the loss {result.loss:.4g} of step {state.step} is a spike "
             f"(--max_loss_spike={settings.max_loss_spike:g})"
         )
     else:
@@ -70,19 +70,21 @@ def handle_skipped(state: RunState, result: Mapping[str, float]) -> None:
         )
 
 
-def _report_nonfinite(state: RunState, result: Mapping[str, float]) -> str:
+def _report_nonfinite(state: RunState, result: StepResult) -> str:
     """Writes the records of the step to events.jsonl; returns a message."""
-    name = "loss" if not math.isfinite(result["loss"]) else "gradient_norm"
+    name, value = "loss", result.loss
+    if math.isfinite(value):
+        name, value = "gradient_norm", result.gradient_norm
     records = state.job.sources.record_names(
         state.step - 1, state.progress.passed_over
     )
     state.monitor.log_event(
-        {"step": state.step, name: str(result[name]), "records": records}
+        {"step": state.step, name: str(value), "records": records}
     )
     listed = ", ".join(records[:_MAX_NAMED_RECORDS])
     if len(records) > _MAX_NAMED_RECORDS:
         listed += f" and {len(records) - _MAX_NAMED_RECORDS} more"
     return (
-        f"{name} is {result[name]} at step {state.step}; its batch: {listed} "
+        f"{name} is {value} at step {state.step}; its batch: {listed} "
         f"(all in {state.job.run_dir}/events.jsonl)"
     )

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -26,14 +26,13 @@ from albert_tf.optim.schedules import learning_rate_at
 from albert_tf.optim.variable_rules import rate_multipliers, trained_variables
 from albert_tf.training.evaluator import (
     Evaluator,
-    Scalars,
     all_reduce,
     on_one_cpu,
     reduced_scalars,
 )
 from albert_tf.training.gradients import GradientComputation, TracePerShape
 from albert_tf.training.loss_scale import make_loss_scale
-from albert_tf.training.training_loss import TrainingLoss
+from albert_tf.training.training_loss import TrainingLoss, WeightedSums
 from albert_tf.training.variable_update import VariableUpdate
 
 DTYPE_POLICIES = {
@@ -46,6 +45,32 @@ DTYPE_POLICIES = {
 def _per_row(batch: Batch) -> Batch:
     """Returns the features that have a value for each row."""
     return {n: value for n, value in batch.items() if n != "part_widths"}
+
+
+class StepResult(NamedTuple):
+    """What a training step returns: tensors in its graph, else floats.
+
+    Attributes:
+        sums: of every loss and metric, over the global batch.
+        loss: the sum of the mean losses (without `loss_weight`, so that runs
+            compare).
+        gradient_norm: before clipping.
+        learning_rate: of the update.
+        skipped: 1 if nothing was changed.
+        nonfinite: 1 if that was for a value that is not finite (and no mere
+            overflow that a smaller loss scale will cure).
+        stop_requested: the number of replicas whose worker is to stop.
+        loss_scale: 1 except under float16.
+    """
+
+    sums: WeightedSums
+    loss: float
+    gradient_norm: float
+    learning_rate: float
+    skipped: float
+    nonfinite: float
+    stop_requested: float
+    loss_scale: float
 
 
 class Trainer(Evaluator):
@@ -175,10 +200,10 @@ class Trainer(Evaluator):
             return self._average.in_place()
         return contextlib.nullcontext()
 
-    def train_step(self, batch: Batch) -> dict[str, float]:
-        """Returns the scalars of one step (see `train_steps`)."""
-        (results,) = self.train_steps([batch])
-        return results
+    def train_step(self, batch: Batch) -> StepResult:
+        """Runs one step (see `train_steps`)."""
+        (result,) = self.train_steps([batch])
+        return result
 
     def train_steps(
         self,
@@ -187,8 +212,8 @@ class Trainer(Evaluator):
         *,
         loss_limit: float = math.inf,
         stop_requested: bool = False,
-    ) -> list[dict[str, float]]:
-        """Runs one step for each batch and returns each one's scalars.
+    ) -> list[StepResult]:
+        """Runs one step for each batch.
 
         A step whose loss or gradient is not finite, or whose loss exceeds the
         limit, counts but changes no weight and no moment. Steps in one loop
@@ -198,31 +223,24 @@ class Trainer(Evaluator):
             batches: rows `rows()` of the global batches, with
                 `example_numbers` `[rows]`.
             num_applications: of the model's blocks; None: all.
-
-        Returns:
-            For each step `sum:<name>` and `weight:<name>` of every loss and
-            metric over the global batch; `loss`, the sum of the mean losses
-            (without `loss_weight`, so that runs compare);
-            `gradient_norm` before clipping; `learning_rate`; `skipped`, 1 if
-            nothing was changed; `nonfinite`, 1 if that was for a value that
-            is not finite (and no mere overflow that a smaller loss scale
-            will cure); `stop_requested`, whether any worker is to stop; and
-            under float16 `loss_scale`.
+            loss_limit: see above.
+            stop_requested: whether this worker is to stop.
         """
-        controls = {
-            "loss_limit": tf.constant(loss_limit, tf.float32),
-            "stop_requested": tf.constant(float(stop_requested)),
-        }
+        controls = (
+            tf.constant(loss_limit, tf.float32),
+            tf.constant(float(stop_requested)),
+        )
         if self._training_config.steps_per_loop == 1:
             return [
-                _as_floats(
+                tf.nest.map_structure(
+                    float,
                     self._compiled_step(
                         batch["input_ids"].shape,
                         distribute_rows(self.strategy, _per_row(batch)),
-                        controls,
+                        *controls,
                         num_applications=num_applications,
                         part_widths=self.part_widths(batch),
-                    )
+                    ),
                 )
                 for batch in batches
             ]
@@ -231,12 +249,12 @@ class Trainer(Evaluator):
             stack["input_ids"].shape,
             distribute_rows(self.strategy, stack, axis=1),
             tf.constant(len(batches)),
-            controls,
+            *controls,
             num_applications=num_applications,
         )
-        columns = {name: column.numpy() for name, column in columns.items()}
+        columns = tf.nest.map_structure(lambda column: column.numpy(), columns)
         return [
-            _as_floats({name: column[n] for name, column in columns.items()})
+            tf.nest.map_structure(lambda column, n=n: float(column[n]), columns)
             for n in range(len(batches))
         ]
 
@@ -257,72 +275,72 @@ class Trainer(Evaluator):
     def graph_step(
         self,
         batch: dict,
-        controls: Scalars,
+        loss_limit: tf.Tensor,
+        stop_requested: tf.Tensor,
         *,
         num_applications: int | None = None,
         part_widths: tuple[int, ...] = (),
-    ) -> Scalars:
-        """Returns the scalars of a step in a graph, see `train_steps`.
-
-        `controls` are its last two arguments.
-        """
+    ) -> StepResult:
+        """Returns the result of a step in a graph, see `train_steps`."""
         step = functools.partial(
             self._replica_train_step,
             num_applications=num_applications,
             part_widths=part_widths,
         )
-        return self._first(self.strategy.run(step, args=(batch, controls)))
+        arguments = (batch, loss_limit, stop_requested)
+        return self._first(self.strategy.run(step, args=arguments))
 
     def _distributed_train_loop(
         self,
         stack: dict,
         num_steps: tf.Tensor,
-        controls: Scalars,
-        *,
+        *controls: tf.Tensor,
         num_applications: int | None,
-    ) -> Scalars:
-        """Returns the scalars `[num_steps]` of the first batches' steps."""
+    ) -> StepResult:
+        """Returns the results `[num_steps]` of the first batches' steps."""
 
-        def run(number: tf.Tensor) -> Scalars:
+        def run(number: tf.Tensor) -> StepResult:
             batch = self.strategy.run(
                 lambda stack: {name: v[number] for name, v in stack.items()},
                 args=(stack,),
             )
             return self.graph_step(
-                batch, controls, num_applications=num_applications
+                batch, *controls, num_applications=num_applications
             )
 
-        # The step is traced before the loop, which has to know its scalars.
+        # The step is traced before the loop, which has to know its result.
         step = tf.function(
             run, autograph=False, jit_compile=self._xla or None
         ).get_concrete_function(tf.TensorSpec([], tf.int32))
-        rows = tf.TensorArray(
+        results = tf.TensorArray(
             tf.float32,
             self._training_config.steps_per_loop,
-            element_shape=[None],
+            element_shape=[len(step.outputs)],
         )
-        _, rows = tf.while_loop(
+        _, results = tf.while_loop(
             lambda number, _: number < num_steps,
-            lambda number, rows: (
+            lambda number, results: (
                 number + 1,
-                rows.write(number, tf.stack(list(step(number).values()))),
+                results.write(number, tf.stack(tf.nest.flatten(step(number)))),
             ),
-            (tf.constant(0), rows),
+            (tf.constant(0), results),
             parallel_iterations=1,
         )
-        names = list(step.structured_outputs)
-        table = rows.gather(tf.range(num_steps))
-        return dict(zip(names, tf.unstack(table, len(names), 1), strict=True))
+        table = results.gather(tf.range(num_steps))
+        return tf.nest.pack_sequence_as(
+            step.structured_outputs, tf.unstack(table, axis=1)
+        )
 
     # Functions of one replica.
 
     def _replica_train_step(
         self,
         features: dict,
-        controls: Scalars,
+        loss_limit: tf.Tensor,
+        stop_requested: tf.Tensor,
         num_applications: int | None,
         part_widths: tuple[int, ...],
-    ) -> Scalars:
+    ) -> StepResult:
         """Takes a step of a replica's rows, together with the others.
 
         Weights are reduced before the gradient is taken, so that every label
@@ -339,27 +357,26 @@ class Trainer(Evaluator):
             num_applications=num_applications,
             part_widths=part_widths,
         )
-        sums = reduced_scalars(
-            {"stop_requested": controls["stop_requested"], **sums}
-        )
+        stop_requested, sums = reduced_scalars((stop_requested, sums))
         loss = _mean_loss(sums, weights)
         norm = tf.linalg.global_norm(list(gradients.values()))
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
-        usable = finite & (loss <= controls["loss_limit"])
+        usable = finite & (loss <= loss_limit)
         overflow = tf.math.is_finite(loss) & (scale > 1.0)
-        results = {
-            **sums,
-            "loss": loss,
-            "gradient_norm": norm,
-            "learning_rate": self._learning_rate(),
-            "skipped": tf.cast(~usable, tf.float32),
-            "nonfinite": tf.cast(~(finite | overflow), tf.float32),
-            **self._loss_scale.scalars(),
-        }
+        result = StepResult(
+            sums,
+            loss=loss,
+            gradient_norm=norm,
+            learning_rate=self._learning_rate(),
+            skipped=tf.cast(~usable, tf.float32),
+            nonfinite=tf.cast(~(finite | overflow), tf.float32),
+            stop_requested=stop_requested,
+            loss_scale=tf.convert_to_tensor(scale),
+        )
         gradients = self._clipped(gradients, norm)
-        self._update.apply(gradients, results["learning_rate"], usable)
+        self._update.apply(gradients, result.learning_rate, usable)
         self._loss_scale.update(finite)
-        return results
+        return result
 
     def _learning_rate(self) -> tf.Tensor:
         """Returns the rate of the step that is being taken."""
@@ -372,10 +389,10 @@ class Trainer(Evaluator):
     def _gradients(
         self,
         features: dict,
-        weights: Scalars,
+        weights: dict[str, tf.Tensor],
         scale: tf.Tensor | float,
         **options: Any,
-    ) -> tuple[Scalars, dict[str, tf.Tensor]]:
+    ) -> tuple[WeightedSums, dict[str, tf.Tensor]]:
         """Returns the replica's sums, and the global batch's gradients.
 
         They are by path, of the variables that a loss reaches. Others (the
@@ -420,15 +437,11 @@ class Trainer(Evaluator):
         return dict(zip(gradients, clipped, strict=True))
 
 
-def _mean_loss(sums: Scalars, weights: Scalars) -> tf.Tensor:
+def _mean_loss(sums: WeightedSums, weights: dict[str, tf.Tensor]) -> tf.Tensor:
     """Returns the sum of the mean losses."""
     return tf.add_n(
         [
-            tf.math.divide_no_nan(sums[f"sum:{name}"], weight)
+            tf.math.divide_no_nan(sums[name][0], weight)
             for name, weight in weights.items()
         ]
     )
-
-
-def _as_floats(scalars: Scalars) -> dict[str, float]:
-    return {name: float(value) for name, value in scalars.items()}

@@ -11,15 +11,16 @@ from albert_tf.modeling.losses import weighted_correct
 from albert_tf.records.loss_terms import MASKED_LM, LossTerm
 from albert_tf.records.sentence_objectives import SentenceObjective
 
-Pairs = dict[str, Any]
+# (weighted sum, weight) by the name of a loss or metric.
+WeightedSums = dict[str, Any]
 
 
 class TrainingLoss:
     """The sum of some losses, each a mean over its own labels.
 
     The trainer minimizes it, each loss times its `loss_weight`. `losses` and
-    `metrics` return (weighted sum, weight) pairs by name, which it adds over
-    replicas and batches and divides once.
+    `metrics` return weighted sums, which it adds over replicas and batches and
+    divides once.
 
     Attributes:
         sequence_features: features whose last axis is the sequence.
@@ -38,16 +39,16 @@ class TrainingLoss:
             for term in self.terms
         }
 
-    def losses(self, outputs: dict, features: dict) -> Pairs:
+    def losses(self, outputs: dict, features: dict) -> WeightedSums:
         """Returns each loss, computed by its head."""
         return {
             term.loss: HEADS[term.head].loss(outputs, features)
             for term in self.terms
         }
 
-    def metrics(self, outputs: dict, features: dict) -> Pairs:
+    def metrics(self, outputs: dict, features: dict) -> WeightedSums:
         """Returns the accuracy of each term that has one."""
-        pairs = {}
+        sums = {}
         for term in self.terms:
             if term.accuracy:
                 (trained,) = HEADS[term.head].labelled_outputs
@@ -55,8 +56,8 @@ class TrainingLoss:
                 correct = weighted_correct(
                     outputs[trained.output], features[trained.label], weights
                 )
-                pairs[term.accuracy] = correct, tf.reduce_sum(weights)
-        return pairs
+                sums[term.accuracy] = correct, tf.reduce_sum(weights)
+        return sums
 
     def label_counts(
         self, outputs: dict, features: dict

@@ -71,7 +71,7 @@ def write_step_program(
         "stop_requested": tf.constant(0.0),
     }
     step = tf.function(
-        lambda batch, controls: trainer.graph_step(batch, controls),
+        lambda batch, controls: trainer.graph_step(batch, **controls),
         autograph=False,
         jit_compile=True,
     )
@@ -84,7 +84,11 @@ def write_step_program(
         "batch": sorted(batch),
         "controls": sorted(controls),
         "state": [_summary(name, value) for name, value in state],
-        "scalars": sorted(graph.structured_outputs),
+        "scalars": [
+            name
+            for name, value in graph.structured_outputs._asdict().items()
+            for _ in tf.nest.flatten(value)
+        ],
     }
     arrays = {f"batch/{name}": value.numpy() for name, value in batch.items()}
     arrays |= {f"controls/{name}": v.numpy() for name, v in controls.items()}
@@ -92,7 +96,7 @@ def write_step_program(
         arrays |= {f"state/{n}": value for n, (_, value) in enumerate(state)}
         steps = [step(batch, controls) for _ in range(CHECKED_STEPS)]
         arrays["scalars"] = np.array(
-            [[float(x[name]) for name in sorted(x)] for x in steps]
+            [[float(x) for x in tf.nest.flatten(step)] for step in steps]
         )
     os.makedirs(directory, exist_ok=True)
     with open(os.path.join(directory, "program.mlir"), "w") as file:

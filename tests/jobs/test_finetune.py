@@ -44,7 +44,7 @@ from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 from albert_tf.tasks.recipes import RECIPES
 from albert_tf.training.run_state import RunState
-from albert_tf.training.trainer import Trainer
+from albert_tf.training.trainer import StepResult, Trainer
 
 LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
 
@@ -705,9 +705,17 @@ def invented(monkeypatch):
     """Gives a function that invents evaluations; nothing is computed."""
 
     def train_steps(self, batches, depth=None, **controls):
-        found = {"loss": 1.0, "gradient_norm": 1.0, "learning_rate": 0.1}
-        found |= {"skipped": 0.0, "nonfinite": 0.0, "stop_requested": 0.0}
-        return [found] * len(batches)
+        result = StepResult(
+            sums={},
+            loss=1.0,
+            gradient_norm=1.0,
+            learning_rate=0.1,
+            skipped=0.0,
+            nonfinite=0.0,
+            stop_requested=0.0,
+            loss_scale=1.0,
+        )
+        return [result] * len(batches)
 
     def accuracies(*values):
         left = iter(values)

@@ -22,7 +22,6 @@ def test_the_limit_in_deviations_above_the_mean():
 
 def test_running_means():
     means = RunningMeans()
-    means.add({"sum:loss": 6.0, "weight:loss": 2.0})
-    means.add({"sum:loss": 1.0, "weight:loss": 5.0})
-    means.add({"gradient_norm": 9.0})
+    means.add({"loss": (6.0, 2.0)})
+    means.add({"loss": (1.0, 5.0)})
     assert RunningMeans(means.sums).means() == means.means() == {"loss": 1.0}

@@ -15,8 +15,7 @@ from albert_tf.config import MaskingConfig, PretrainingDataConfig, to_dict
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
-from albert_tf.training import loop
-from albert_tf.training.trainer import StepResult
+from albert_tf.training.trainer import StepResult, Trainer
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -124,7 +123,7 @@ class PowerCut(BaseException):
 def after_calls(number, act, setattr_=setattr):
     """Makes `act` be called after so many calls of the trainer."""
     calls = itertools.count(1)
-    plain_steps = loop.Trainer.train_steps
+    plain_steps = Trainer.train_steps
 
     def train_steps(self, *args, **kwargs):
         results = plain_steps(self, *args, **kwargs)
@@ -132,7 +131,7 @@ def after_calls(number, act, setattr_=setattr):
             act()
         return results
 
-    setattr_(loop.Trainer, "train_steps", train_steps)
+    setattr_(Trainer, "train_steps", train_steps)
 
 
 def cut_power(monkeypatch, after):
@@ -179,8 +178,8 @@ def compile_nothing(monkeypatch):
         shape = (*batch["masked_lm_ids"].shape, self.model.config.vocab_size)
         return {"masked_lm_logits": np.zeros(shape, np.float32)}
 
-    monkeypatch.setattr(loop.Trainer, "train_steps", train_steps)
-    monkeypatch.setattr(loop.Trainer, "outputs", outputs)
+    monkeypatch.setattr(Trainer, "train_steps", train_steps)
+    monkeypatch.setattr(Trainer, "outputs", outputs)
     metrics = {"loss": 1.0, "masked_lm_accuracy": 0.5}
     metrics["most_frequent_token_accuracy"] = 0.1
     monkeypatch.setattr(

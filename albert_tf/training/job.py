@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import math
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
@@ -24,7 +25,7 @@ from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.device_kernels import KERNELS
 from albert_tf.modeling.models import AlbertModel
-from albert_tf.modeling.weights.pretrained import StoredModel
+from albert_tf.modeling.weights.pretrained import StoredModel, initialize
 from albert_tf.optim.optimizers import OPTIMIZERS
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.depth_schedule import DepthSchedule
@@ -73,7 +74,6 @@ class Job(abc.ABC):
         metric_names: the keys that `evaluate` returns.
         warnings: lines for the log.
         last_changes: the steps of further schedules' last changes, by name.
-        trainer: of the job's model, once `train` has built it.
     """
 
     name: ClassVar[str]
@@ -92,7 +92,24 @@ class Job(abc.ABC):
     warnings: tuple[str, ...] = ()
     last_changes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     log: Log = print
-    trainer: Trainer = dataclasses.field(init=False)
+
+    @functools.cached_property
+    def trainer(self) -> Trainer:
+        """The trainer of a new model; building it takes seconds."""
+
+        def build(**options: Any) -> AlbertModel:
+            model = self.build_model(**options)
+            if self.initial:
+                self.log(initialize(model, self.initial))
+            return model
+
+        return Trainer(
+            build,
+            self.training_loss,
+            self.strategy,
+            self.config.optimizer,
+            self.config.training,
+        )
 
     @abc.abstractmethod
     def build_model(self, **options: Any) -> AlbertModel:

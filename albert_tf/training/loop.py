@@ -8,7 +8,6 @@ import signal
 import time
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 from albert_tf.cluster.distribution import (
     broadcast,
@@ -24,8 +23,6 @@ from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.prefetch import InputStalled, prefetch
 from albert_tf.interchange.model_files import recover_directory
 from albert_tf.io.object_stores import LASTING
-from albert_tf.modeling.models import AlbertModel
-from albert_tf.modeling.weights.pretrained import initialize
 from albert_tf.optim.schedules import warm_up_warnings
 from albert_tf.rundir.checkpoints import remove_leftovers
 from albert_tf.rundir.profiling import Profiler
@@ -34,7 +31,7 @@ from albert_tf.training.actions import after_call
 from albert_tf.training.job import Job
 from albert_tf.training.run_state import BEST_MODEL, MODEL, RunState
 from albert_tf.training.skipped_steps import RollBack, handle_skipped
-from albert_tf.training.trainer import StepResult, Trainer
+from albert_tf.training.trainer import StepResult
 
 
 def train(job: Job) -> dict[str, float]:
@@ -55,20 +52,9 @@ def train(job: Job) -> dict[str, float]:
             f"expected one of {', '.join(sorted(job.metric_names))}."
         )
 
-    def build(**options: Any) -> AlbertModel:
-        model = job.build_model(**options)
-        if job.initial:
-            job.log(initialize(model, job.initial))
-        return model
-
-    strategy, run_dir = job.strategy, job.run_dir
-    job.trainer = Trainer(
-        build,
-        job.training_loss,
-        strategy,
-        job.config.optimizer,
-        job.config.training,
-    )
+    # Builds the model: what does not fit it is found before the directory is
+    # claimed.
+    strategy, run_dir = job.trainer.strategy, job.run_dir
     changes: dict[str, list] = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(lost_workers(strategy))
@@ -161,7 +147,7 @@ class _Loop:
             self._batches,
             self._calls(self.state.step),
             timeout=self.runtime.data_timeout_secs,
-            give_up=self._stops_waiting,
+            give_up=self._stops_at_once,
         )
         with contextlib.closing(source):
             while not self.state.progress.finished:
@@ -219,7 +205,7 @@ class _Loop:
         try:
             item = next(source)
         except InputStalled:
-            if self._stops_waiting():
+            if self._stops_at_once():
                 if state.step not in state.checkpoints.steps():
                     state.save(needed=True)
                 raise self._stopped() from None
@@ -289,7 +275,7 @@ class _Loop:
     def _save_or_stop(self, better: bool, stop_requested: bool) -> None:
         """Saves a checkpoint where one is due, and stops after a signal."""
         state, finished = self.state, self.state.progress.finished
-        stop = stop_requested or self._stops_waiting()
+        stop = stop_requested or self._stops_at_once()
         due = state.step % self.config.save_checkpoints_steps == 0
         needed = stop or finished or (better and state.keeps_best)
         if needed or better or due:
@@ -309,10 +295,10 @@ class _Loop:
             128 + (received or signal.SIGTERM),
         )
 
-    def _stops_waiting(self) -> bool:
-        """Returns whether a signal ends the run while it waits for data.
+    def _stops_at_once(self) -> bool:
+        """Returns whether a signal ends the run without another step.
 
-        Several workers stop together, after a step.
+        Several workers stop together: a step tells all of them.
         """
         here = self.interruption.received is not None
         return here and is_alone(self.trainer.strategy)

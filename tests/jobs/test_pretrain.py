@@ -24,6 +24,7 @@ from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training import loop, run_state
+from albert_tf.training.trainer import Trainer
 
 
 @pytest.mark.slow
@@ -212,21 +213,21 @@ def test_depths_that_grow(
     small_config, shards_dir, tmp_path, monkeypatch, capsys
 ):
     depths = []
-    plain_steps = loop.Trainer.train_steps
+    plain_steps = Trainer.train_steps
 
     def watched(self, batches, num_applications, **options):
         depths.append(num_applications)
         return plain_steps(self, batches, num_applications, **options)
 
     shown = []
-    plain_outputs = loop.Trainer.outputs
+    plain_outputs = Trainer.outputs
 
     def outputs(self, batch, num_applications=None):
         shown.append(num_applications)
         return plain_outputs(self, batch, num_applications)
 
-    monkeypatch.setattr(loop.Trainer, "train_steps", watched)
-    monkeypatch.setattr(loop.Trainer, "outputs", outputs)
+    monkeypatch.setattr(Trainer, "train_steps", watched)
+    monkeypatch.setattr(Trainer, "outputs", outputs)
     best = []
     plain_save = run_state.RunState.save_model
 

@@ -25,6 +25,7 @@ from albert_tf.jobs import pretrain
 from albert_tf.records.shards import open_shards
 from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.training import loop, running_statistics
+from albert_tf.training.trainer import Trainer
 
 
 def test_a_finished_run_is_not_changed(fake_run, tmp_path):
@@ -80,13 +81,13 @@ def test_a_nonfinite_loss_stops_the_run(fake_run, tmp_path, monkeypatch):
 def test_a_new_stage_is_judged_by_its_own_losses(fake_run, monkeypatch, change):
     monkeypatch.setattr(running_statistics, "_MIN_LOSSES", 2)
     limits = []
-    plain_steps = loop.Trainer.train_steps
+    plain_steps = Trainer.train_steps
 
     def train_steps(self, batches, depth=None, **controls):
         limits.append(controls["loss_limit"])
         return plain_steps(self, batches, depth, **controls)
 
-    monkeypatch.setattr(loop.Trainer, "train_steps", train_steps)
+    monkeypatch.setattr(Trainer, "train_steps", train_steps)
     fake_run(max_loss_spike=6.0, **change)
     no_limit = [number for number in range(12) if math.isinf(limits[number])]
     assert no_limit == [0, 1, 6, 7]

@@ -130,10 +130,10 @@ def _attend_by(
     return attend_by(kernel, query, key, value, mask_logits), None
 
 
-# Functions with the arguments of `attend`. All but that of "weights" may return
-# None in their place.
+# Functions with the arguments of `attend`: for who reads the weights, and, with
+# None perhaps in their place, by values of --attention ("plain": no kernel).
 FORMS: dict[str, Callable] = {
-    "weights": attend,
+    "with_weights": attend,
     "plain": attend_in_chunks,
     **{kernel: functools.partial(_attend_by, kernel) for kernel in KERNELS},
 }

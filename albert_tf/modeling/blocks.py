@@ -65,11 +65,15 @@ def _normalized_sum(
 
 
 class _BlockPart(ConfiguredLayer):
-    """A part whose output is added to its input and normalised.
+    """Half of a block: `normalize(dropout(x @ matrix + bias) + hidden)`.
 
-    `call` returns the product with the output matrix, and
-    `add_and_normalize` the states after it. In training the bias is added
-    there, in one pass over memory with dropout, sum and normalisation.
+    `call` computes x of hidden and ends with the product, so that `remat` can
+    compute it again by itself; `add_and_normalize` does the rest. The bias is
+    added
+
+    - in inference, and to quantized matrices, by `call`: a Dense layer;
+    - in training by `add_and_normalize`, in one pass over memory with dropout,
+      sum and normalisation (`_normalized_sum`).
     """
 
     output_dense: keras.layers.Dense
@@ -77,14 +81,14 @@ class _BlockPart(ConfiguredLayer):
     output_dropout: ExampleDropout
 
     def _adds_bias_later(self, training: bool) -> bool:
-        """Returns whether `add_and_normalize` adds the output's bias."""
+        """Returns whether `add_and_normalize` adds the bias, not `call`."""
         return training and not _is_quantized(self.output_dense)
 
-    def _output(self, inner: Tensor, training: bool) -> Tensor:
-        """Returns `[..., H]` of `[..., width]`, perhaps without bias."""
+    def _output_product(self, x: Tensor, training: bool) -> Tensor:
+        """Returns `call`'s `[..., H]` of x `[..., width]`."""
         if self._adds_bias_later(training):
-            return ops.matmul(inner, self.output_dense.kernel)
-        return self.output_dense(inner)
+            return ops.matmul(x, self.output_dense.kernel)
+        return self.output_dense(x)
 
     def add_and_normalize(
         self,
@@ -186,7 +190,7 @@ class SelfAttention(_BlockPart):
             dropout=dropout,
         )
         context = ops.reshape(context, (-1, width))
-        return self._output(context, training), weights
+        return self._output_product(context, training), weights
 
     def _split_heads(self, x: Tensor, length: int) -> Tensor:
         """Returns `[batch, length, heads, H / heads]` of `[..., H]`."""
@@ -232,9 +236,9 @@ class FeedForward(_BlockPart):
     def call(self, hidden: Tensor, training: bool = False) -> Tensor:
         """Returns the output `[batch * n, H]` for hidden `[batch, n, H]`."""
         flat = ops.reshape(hidden, (-1, self.config.hidden_size))
-        adds_bias_later = self._adds_bias_later(training)
-        if not adds_bias_later or _is_quantized(self.intermediate):
-            return self._output(self.intermediate(flat), training)
+        later = self._adds_bias_later(training)
+        if not later or _is_quantized(self.intermediate):
+            return self._output_product(self.intermediate(flat), training)
         return recomputed_product(_biased_activation, self.activation)(
             ops.cast(self.output_dense.kernel, self.compute_dtype),
             product(flat, self.intermediate.kernel),

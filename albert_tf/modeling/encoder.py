@@ -192,7 +192,7 @@ class AlbertEncoder(ConfiguredLayer):
     ) -> tuple[str, str]:
         """Returns names in REMATERIALIZED and FORMS."""
         if output_attentions:
-            return "none", "weights"
+            return "none", "with_weights"
         if not training:
             return "none", "plain"
         dtype = self.compute_dtype

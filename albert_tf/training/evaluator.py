@@ -95,7 +95,7 @@ class Evaluator:
 
         The arrays are the label counts `[classes]`, by the name of the
         baseline. Or `with_outputs` those of the heads, `[batch, ...]` with the
-        padding of the replicas' shares, on every worker; the sums are then
+        padding of the replicas' batches, on every worker; the sums are then
         those of the losses.
         """
         results = self._step(

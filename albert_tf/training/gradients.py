@@ -1,4 +1,4 @@
-"""Loss sums and gradients of a replica's rows, with gradient accumulation."""
+"""Losses and gradients of a replica's batch, with gradient accumulation."""
 
 import functools
 import itertools
@@ -54,7 +54,7 @@ class TracePerShape:
 
 
 class GradientComputation:
-    """Forward and backward pass of a replica's rows.
+    """Forward and backward pass of a replica's batch.
 
     Micro-batches go through one compiled loop (gradient accumulation), parts
     of the rows with different widths one after the other. Nothing is reduced
@@ -96,7 +96,7 @@ class GradientComputation:
             part_widths: sequence lengths of equal parts of the rows, beyond
                 which there is only padding. Empty: all rows are one part.
         """
-        rows, full = keys.shape[0], features["input_ids"].shape[-1]
+        num_rows, full = keys.shape[0], features["input_ids"].shape[-1]
 
         def compute(features: Features, keys: tf.Tensor) -> Results:
             return self._compute(
@@ -108,16 +108,16 @@ class GradientComputation:
             )
 
         results = []
-        for part, width in _parts(
-            rows, part_widths or (full,), merge=micro_batch_size == rows
+        for rows, width in _parts(
+            num_rows, part_widths or (full,), merge=micro_batch_size == num_rows
         ):
-            size = part.stop - part.start
+            size = rows.stop - rows.start
             cut = features
-            if size < rows or width < full:
-                cut = self._cut(features, part, width)
+            if size < num_rows or width < full:
+                cut = self._cut(features, rows, width)
             results.append(
                 _accumulate(
-                    compute, cut, keys[part], min(micro_batch_size, size)
+                    compute, cut, keys[rows], min(micro_batch_size, size)
                 )
             )
         return functools.reduce(_add, results)
@@ -167,24 +167,23 @@ def _accumulate(
     micro_batch_size: int,
 ) -> Results:
     """Returns the sums over the micro-batches of rows of one width."""
-    rows = keys.shape[0]
-    if rows == micro_batch_size:
+    num_micro_batches = keys.shape[0] // micro_batch_size
+    if num_micro_batches == 1:
         return compute(features, keys)
-    number = rows // micro_batch_size
 
     def split(value: tf.Tensor) -> tf.Tensor:
-        shape = (number, micro_batch_size, *value.shape[1:])
+        shape = (num_micro_batches, micro_batch_size, *value.shape[1:])
         return tf.reshape(value, shape)
 
-    parts = tf.nest.map_structure(split, (features, keys))
+    stack = tf.nest.map_structure(split, (features, keys))
 
-    def compute_part(index: tf.Tensor | int) -> Results:
-        return compute(*tf.nest.map_structure(lambda v: v[index], parts))
+    def results_of(index: tf.Tensor | int) -> Results:
+        return compute(*tf.nest.map_structure(lambda v: v[index], stack))
 
     _, results = tf.while_loop(
-        lambda index, _: index < number,
-        lambda index, total: (index + 1, _add(total, compute_part(index))),
-        (tf.constant(1), compute_part(0)),
+        lambda index, _: index < num_micro_batches,
+        lambda index, total: (index + 1, _add(total, results_of(index))),
+        (tf.constant(1), results_of(0)),
         parallel_iterations=1,
     )
     return results
@@ -195,12 +194,12 @@ def _add(total: Results, more: Results) -> Results:
 
 
 def _parts(
-    rows: int, widths: Sequence[int], *, merge: bool
+    num_rows: int, widths: Sequence[int], *, merge: bool
 ) -> Iterator[tuple[slice, int]]:
-    """Yields rows and width of each part; merges neighbours of one width."""
-    size, first = rows // len(widths), 0
+    """Yields rows and width of each part, or of merged parts of one width."""
+    part_size, first = num_rows // len(widths), 0
     for width, group in itertools.groupby(widths):
-        count = len(list(group))
-        for part in [count] if merge else [1] * count:
-            yield slice(first, first + part * size), width
-            first += part * size
+        num_parts = len(list(group))
+        for merged in [num_parts] if merge else [1] * num_parts:
+            yield slice(first, first + merged * part_size), width
+            first += merged * part_size

@@ -129,15 +129,14 @@ class Trainer(Evaluator):
     def rows(self, batch_size: int) -> range:
         """Returns the rows of a global batch that this process reads.
 
-        Rows from batch_size on are padding: the replicas' shares have one
+        Rows from batch_size on are padding: the replicas' batches have one
         size, a multiple of the micro-batch.
         """
         replicas = self.strategy.num_replicas_in_sync
-        share = -(-batch_size // replicas)
-        micro = self._micro_batch(share)
-        return local_rows(
-            replicas * (-(-share // micro) * micro), self.strategy
-        )
+        replica_batch = -(-batch_size // replicas)
+        micro_batch = self._micro_batch_size(replica_batch)
+        padded_batch = -(-replica_batch // micro_batch) * micro_batch
+        return local_rows(replicas * padded_batch, self.strategy)
 
     def part_widths(self, batch: Batch) -> tuple[int, ...]:
         """Returns the widths at which equal parts of a batch are computed.
@@ -148,12 +147,14 @@ class Trainer(Evaluator):
         if not on_one_cpu(self.strategy):
             return whole
         widths = tuple(map(int, batch.get("part_widths", whole)))
-        rows = len(batch["example_numbers"])
-        share = rows // len(widths)
-        return whole if share % min(self._micro_batch(rows), share) else widths
+        num_rows = len(batch["example_numbers"])
+        part_size = num_rows // len(widths)
+        micro_batch = min(self._micro_batch_size(num_rows), part_size)
+        return whole if part_size % micro_batch else widths
 
-    def _micro_batch(self, share: int) -> int:
-        return min(self._training_config.micro_batch_size or share, share)
+    def _micro_batch_size(self, replica_batch: int) -> int:
+        size = self._training_config.micro_batch_size or replica_batch
+        return min(size, replica_batch)
 
     def variables(self) -> dict[str, tf.Variable]:
         """Returns every variable that a checkpoint must hold, by its path."""
@@ -341,24 +342,26 @@ class Trainer(Evaluator):
         num_applications: int | None,
         part_widths: tuple[int, ...],
     ) -> StepResult:
-        """Takes a step of a replica's rows, together with the others.
+        """Takes a step on a replica's batch, together with the others.
 
-        Weights are reduced before the gradient is taken, so that every label
-        has the same weight on every replica, and the norm of gradients is that
+        Label weights are reduced before the gradient is taken, so that a label
+        counts the same on every replica, and the norm of gradients is that
         of the global batch. A loss that is finite with a gradient that is not
         may be cured by a smaller scale.
         """
-        weights = reduced_scalars(self.training_loss.weights(features))
+        label_weights = reduced_scalars(
+            self.training_loss.label_weights(features)
+        )
         scale = self._loss_scale.value()
         sums, gradients = self._gradients(
             features,
-            weights,
+            label_weights,
             scale,
             num_applications=num_applications,
             part_widths=part_widths,
         )
         stop_requested, sums = reduced_scalars((stop_requested, sums))
-        loss = _mean_loss(sums, weights)
+        loss = _mean_loss(sums, label_weights)
         norm = tf.linalg.global_norm(list(gradients.values()))
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
         usable = finite & (loss <= loss_limit)
@@ -389,7 +392,7 @@ class Trainer(Evaluator):
     def _gradients(
         self,
         features: dict,
-        weights: dict[str, tf.Tensor],
+        label_weights: dict[str, tf.Tensor],
         scale: tf.Tensor | float,
         **options: Any,
     ) -> tuple[WeightedSums, dict[str, tf.Tensor]]:
@@ -405,7 +408,7 @@ class Trainer(Evaluator):
         numbers = features.pop("example_numbers")
         factors = {
             term.loss: tf.math.divide_no_nan(
-                scale * term.loss_weight, weights[term.loss]
+                scale * term.loss_weight, label_weights[term.loss]
             )
             for term in self.training_loss.terms
             if term.loss_weight
@@ -416,7 +419,7 @@ class Trainer(Evaluator):
                 self._training_config.seed, self.optimizer.iterations, numbers
             ),
             factors,
-            micro_batch_size=self._micro_batch(numbers.shape[0]),
+            micro_batch_size=self._micro_batch_size(numbers.shape[0]),
             **options,
         )
         reached = [v.path for v in self._trained if v.path in local]
@@ -437,11 +440,13 @@ class Trainer(Evaluator):
         return dict(zip(gradients, clipped, strict=True))
 
 
-def _mean_loss(sums: WeightedSums, weights: dict[str, tf.Tensor]) -> tf.Tensor:
+def _mean_loss(
+    sums: WeightedSums, label_weights: dict[str, tf.Tensor]
+) -> tf.Tensor:
     """Returns the sum of the mean losses."""
     return tf.add_n(
         [
             tf.math.divide_no_nan(sums[name][0], weight)
-            for name, weight in weights.items()
+            for name, weight in label_weights.items()
         ]
     )

@@ -32,8 +32,8 @@ class TrainingLoss:
         for term in terms:
             self.sequence_features |= {*HEADS[term.head].sequence_features}
 
-    def weights(self, features: dict) -> dict[str, tf.Tensor]:
-        """Returns the weight of each loss, which depends on the batch only."""
+    def label_weights(self, features: dict) -> dict[str, tf.Tensor]:
+        """Returns the sum of the label weights of each loss in a batch."""
         return {
             term.loss: tf.reduce_sum(_weights(term, features))
             for term in self.terms

@@ -16,7 +16,7 @@ import pytest
 from pretraining_runs import after_calls, contents, lines_of, terminate
 
 from albert_tf.cluster.stops import RunStopped
-from albert_tf.config import RuntimeConfig
+from albert_tf.config import RuntimeConfig, UserError
 from albert_tf.inputs import prefetch
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.inputs.source_schedule import SourceSchedule
@@ -91,6 +91,14 @@ def test_a_new_stage_is_judged_by_its_own_losses(fake_run, monkeypatch, change):
     fake_run(max_loss_spike=6.0, **change)
     no_limit = [number for number in range(12) if math.isinf(limits[number])]
     assert no_limit == [0, 1, 6, 7]
+
+
+def test_settings_that_do_not_fit_the_model_leave_no_directory(
+    fake_run, tmp_path
+):
+    with pytest.raises(UserError, match="nowhere"):
+        fake_run(freeze="nowhere")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_stopped_run_resumes_as_its_message_says(

@@ -61,7 +61,7 @@ def test_losses_are_weighted_sums_with_their_weights(outputs, features):
     assert losses.keys() == expected.keys()
     for name, pair in expected.items():
         assert losses[name] == pytest.approx(pair, rel=1e-6)
-    weights = loss.weights(features)
+    weights = loss.label_weights(features)
     assert {name: float(weight) for name, weight in weights.items()} == {
         name: weight for name, (_, weight) in expected.items()
     }

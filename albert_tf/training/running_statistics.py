@@ -12,10 +12,8 @@ _MIN_LOSSES = 32
 class RunningMeans:
     """Weighted sums and weights over steps, divided on request.
 
-    They are Python floats: a float32 total stops growing in a long run.
-
-    Attributes:
-        sums: `sum:` and `weight:` of each name, as in checkpoints.
+    They are Python floats: a float32 total stops growing in a long run. `sums`
+    has them as `sum:<name>` and `weight:<name>`, as checkpoints do.
     """
 
     def __init__(self, sums: Mapping[str, float] | None = None) -> None:

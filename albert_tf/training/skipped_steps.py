@@ -72,9 +72,8 @@ def handle_skipped(state: RunState, result: StepResult) -> None:
 
 def _report_nonfinite(state: RunState, result: StepResult) -> str:
     """Writes the records of the step to events.jsonl; returns a message."""
-    name, value = "loss", result.loss
-    if math.isfinite(value):
-        name, value = "gradient_norm", result.gradient_norm
+    name = "gradient_norm" if math.isfinite(result.loss) else "loss"
+    value = getattr(result, name)
     records = state.job.sources.record_names(
         state.step - 1, state.progress.passed_over
     )

@@ -224,7 +224,6 @@ class Trainer(Evaluator):
             batches: rows `rows()` of the global batches, with
                 `example_numbers` `[rows]`.
             num_applications: of the model's blocks; None: all.
-            loss_limit: see above.
             stop_requested: whether this worker is to stop.
         """
         controls = (

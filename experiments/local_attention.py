@@ -34,4 +34,4 @@ def attend_locally(
     return attend(query, key, value, mask_logits, positions, dropout)
 
 
-FORMS |= dict.fromkeys(("plain", "weights"), attend_locally)
+FORMS |= dict.fromkeys(("plain", "with_weights"), attend_locally)

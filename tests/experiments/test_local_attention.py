@@ -56,4 +56,4 @@ def test_a_position_attends_to_its_window_and_to_the_first(local_attention):
 
 def test_the_usual_forms_are_replaced(local_attention):
     assert attention.FORMS["plain"] is local_attention.attend_locally
-    assert attention.FORMS["weights"] is local_attention.attend_locally
+    assert attention.FORMS["with_weights"] is local_attention.attend_locally

@@ -25,12 +25,23 @@ def _uint32(value: int) -> Tensor:
     return ops.convert_to_tensor(value & 0xFFFFFFFF, dtype="uint32")
 
 
+def _low_bits(bits: Tensor) -> Tensor:
+    """Returns uint32 values modulo 2^32.
+
+    They are anyway, but on torch, which has no uint32: Keras computes in int64.
+    """
+    if keras.backend.backend() != "torch":
+        return bits
+    return ops.bitwise_and(bits, _uint32(-1))
+
+
 def _avalanche(bits: Tensor) -> Tensor:
     """Returns uint32 values whose every bit depends on every bit given."""
+    bits = _low_bits(bits)
     bits = ops.bitwise_xor(bits, ops.right_shift(bits, _uint32(16)))
-    bits = ops.multiply(bits, _uint32(_MULTIPLY_1))
+    bits = _low_bits(ops.multiply(bits, _uint32(_MULTIPLY_1)))
     bits = ops.bitwise_xor(bits, ops.right_shift(bits, _uint32(15)))
-    bits = ops.multiply(bits, _uint32(_MULTIPLY_2))
+    bits = _low_bits(ops.multiply(bits, _uint32(_MULTIPLY_2)))
     return ops.bitwise_xor(bits, ops.right_shift(bits, _uint32(16)))
 
 

@@ -20,7 +20,7 @@ from albert_tf.modeling.dropout import apply_dropout
 from albert_tf.modeling.models import AlbertForPretraining
 
 HEADS, SIZE = 2, 4
-# Of each row 1 for tokens: all, some, padding in front and within, none.
+# A row each, 1 for tokens: all, some, padding in front and within, none.
 MASKS = {
     7: ("1111111", "1111000", "0001111", "1100101", "0000000"),
     12: (

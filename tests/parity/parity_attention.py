@@ -23,7 +23,7 @@ BOUNDS = {"float32": 1e-6, "bfloat16": 0.05, "float16": 0.01}
 # Three chunks, of which the last is padded.
 LENGTH, CHUNK = 10, 4
 HEADS, SIZE = 3, 4
-# Of each row 1 for tokens: all, some, padding in front and within, none.
+# A row each, 1 for tokens: all, some, padding in front and within, none.
 MASK = np.array(
     [
         [1, 1, 1, 1, 1, 1, 1, 1, 1, 1],

@@ -177,8 +177,7 @@ def with_recipe(
     changes = {n: v for n, v in changes.items() if n not in given}
     of_model = {n: v for n, v in known.items() if n in TASK_SETTINGS}
     values = ", ".join(f"{name}={value}" for name, value in known.items())
-    return (
-        override(config, changes),
-        {**of_model, **model_changes},
-        f"Settings {recipe.source}: {values}." if values else "",
-    )
+    line = f"Settings {recipe.source}: {values}." if values else ""
+    if known.get("pooling", "first") != "first":
+        line += " Other libraries hold heads of --pooling=first alone."
+    return override(config, changes), {**of_model, **model_changes}, line

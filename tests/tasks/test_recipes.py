@@ -55,6 +55,14 @@ def test_wide_models_have_settings_for_tasks_of_a_users_own():
     )
 
 
+def test_the_line_says_what_other_libraries_cannot_hold():
+    small = recipe("auto", "SST-2", example=TEXT)
+    words = "Other libraries hold heads of --pooling=first alone."
+    assert with_recipe(FinetuneConfig(), {}, small)[2].endswith(words)
+    first = with_recipe(FinetuneConfig(), {"pooling": "first"}, small)[2]
+    assert words not in first
+
+
 @pytest.mark.parametrize("width", [128, 512])
 def test_narrower_models_learn_at_a_higher_rate(width):
     small = recipe("auto", width=width)

@@ -5,9 +5,11 @@ Main entries: `read_lines`, `read_table` and `read_sentences`, which return
 """
 
 import codecs
+import collections
 import contextlib
 import dataclasses
 import itertools
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -30,11 +32,13 @@ from albert_tf.prediction.input_columns import (
     joined_words,
     texts_of,
 )
+from albert_tf.tasks.examples import Question
 from albert_tf.tasks.formats.conll import read_conll
 from albert_tf.tasks.formats.json_rows import (
     array_elements,
     object_lines,
     starts_array,
+    value_or_none,
 )
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import (
@@ -45,6 +49,7 @@ from albert_tf.tasks.formats.rows import (
     json_record,
     open_rows,
 )
+from albert_tf.tasks.formats.squad import is_squad, squad_questions
 from albert_tf.tasks.formats.tables import DELIMITERS, Row, refuse_line_ends
 
 # Names of columns by which the header of a table is recognised.
@@ -305,13 +310,40 @@ def json_columns(path: str) -> list[str]:
 def _json_rows(
     lines: Iterable[bytes], path: str
 ) -> Iterator[tuple[str, str, UserError | None]]:
-    """Returns the lines that are not blank, or the elements of an array."""
+    """Returns the lines that are not blank, or the rows in a whole file.
+
+    These are the elements of an array, or the questions in SQuAD's format.
+    """
     found = (line for line in decoded(lines, path) if line[1].strip())
-    first = list(itertools.islice(found, 1))
-    rows = itertools.chain(first, found)
-    if not first or not starts_array(first[0][1]):
-        return object_lines(rows)
-    return ((*element, None) for element in array_elements(_sound(rows)))
+    head = list(itertools.islice(found, 1))
+    text = head[0][1] if head else ""
+    if starts_array(text):
+        rows = itertools.chain(head, found)
+        return ((*element, None) for element in array_elements(_sound(rows)))
+    value = value_or_none(text)
+    if is_squad(value) or (value is None and text.lstrip()[:1] == "{"):
+        head += found
+        value = value_or_none("\n".join(line[1] for line in head))
+        if is_squad(value):
+            # A byte that is not UTF-8 was replaced in the text of its line.
+            collections.deque(_sound(head), 0)
+            return map(_question_row, squad_questions(value, path))
+    return object_lines(itertools.chain(head, found))
+
+
+def _question_row(question: Question) -> tuple[str, str, None]:
+    """Returns a question as a line of JSON, in the form of the hub's rows."""
+    row: dict[str, Any] = {
+        "id": question.id,
+        "question": question.question,
+        "context": question.context,
+    }
+    if question.answers is not None:
+        row["answers"] = {
+            "text": [answer.text for answer in question.answers],
+            "answer_start": [answer.start for answer in question.answers],
+        }
+    return question.location, json.dumps(row, ensure_ascii=False), None
 
 
 def _sound(

@@ -1,6 +1,7 @@
 """Inputs of predictions: what lines and rows are read as, and refused as."""
 
 import io
+import json
 
 import pytest
 
@@ -223,6 +224,23 @@ def test_one_json_object_for_the_file_is_refused(tmp_path):
     for content in ('{"data": [{"text": "a"}]}', '{\n"text": "a"\n}'):
         with pytest.raises(UserError, match="line 1: expected a JSON obj.*jq"):
             of_table(tmp_path, "a.json", content, SINGLE)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_questions_in_squads_format(tmp_path, indent):
+    """Of a file with answers or without, in one line or many."""
+    answers = [{"text": "b", "answer_start": 0}]
+    rows = [{"id": 7, "question": "a?", "answers": answers}]
+    rows.append({"id": "x", "question": "\u00e9?"})
+    data = {"data": [{"paragraphs": [{"context": "b c", "qas": rows}]}]}
+    content = json.dumps(data, indent=indent, ensure_ascii=False)
+    found = of_table(tmp_path, "a.json", content, QUESTION)
+    assert found == [Input(("a?", "b c")), Input(("\u00e9?", "b c"))]
+    path = tmp_path / "a.json"
+    path.write_bytes(content.encode("latin-1"))
+    inputs = read_table(str(path), (), "csv", print)
+    with pytest.raises(UserError, match="a.json, line .* is not UTF-8"):
+        list(inputs.read(QUESTION, ()))
 
 
 @pytest.mark.parametrize("columns", [[], ["words=tokens"]])

@@ -1,6 +1,7 @@
 """Tables with predictions, read by csv, pandas and pyarrow."""
 
 import csv
+import dataclasses
 import io
 import json
 from types import SimpleNamespace
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from albert_tf.config import UserError
-from albert_tf.prediction.forms import PAIR, SINGLE
+from albert_tf.prediction.forms import PAIR, QUESTION, SINGLE
 from albert_tf.prediction.inputs import read_lines, read_table
 from albert_tf.prediction.modes import MODES
 from albert_tf.prediction.outputs import cell_of, write_rows
 from albert_tf.prediction.table_outputs import json_rows, write_table
+from albert_tf.tasks.formats.question_rows import read_questions
 from albert_tf.tasks.formats.record import Record
 
 LABELS = ["sea", 'la"nd']
@@ -213,6 +215,29 @@ def test_elements_of_an_array_become_lines(tmp_path):
     first, second = write(path).decode().splitlines()
     assert first.startswith('{"id": 1.50,  "text": "a", "prediction": ')
     assert second.startswith('{"text": "b", "prediction": ')
+
+
+def test_rows_of_squads_format_have_its_ids_and_answers(tmp_path):
+    answers = [{"text": "b", "answer_start": 4}]
+    rows = [{"id": "q0a", "question": "a?", "answers": answers}]
+    data = [{"paragraphs": [{"context": "The b", "qas": rows}]}]
+    path = tmp_path / "in.json"
+    path.write_text(json.dumps({"version": "1.1", "data": data}))
+    written = write(path, mode="answer", form=QUESTION)
+    assert json.loads(written) == {
+        "id": "q0a",
+        "question": "a?",
+        "context": "The b",
+        "answers": {"text": ["b"], "answer_start": [4]},
+        "prediction": "a?",
+        "probability": 0.25,
+    }
+    # They are training data again.
+    copy = tmp_path / "out.jsonl"
+    copy.write_bytes(written)
+    assert dataclasses.astuple(read_questions(str(copy), True, silent)[0])[
+        :4
+    ] == ("q0a", "a?", "The b", (("b", 4),))
 
 
 def test_types_of_parquet_are_kept(tmp_path):

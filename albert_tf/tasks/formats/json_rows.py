@@ -35,11 +35,11 @@ def object_lines(lines: Iterator[Line]) -> Iterator[Line]:
     if not head:
         return lines
     location, text = head[0][:2]
-    value = _value_or_none(text)
+    value = value_or_none(text)
     fault = _fault_of_one(value)
     if value is None and text.lstrip()[:1] == "{":
         head += lines
-        whole = _value_or_none("\n".join(line[1] for line in head))
+        whole = value_or_none("\n".join(line[1] for line in head))
         fault = _fault_of_one(whole)
         if not fault and (whole is not None or text.strip() == "{"):
             fault = "that has several lines; jq -c . puts it in one"
@@ -55,7 +55,8 @@ def object_lines(lines: Iterator[Line]) -> Iterator[Line]:
     return itertools.chain(head, lines)
 
 
-def _value_or_none(text: str) -> Any:
+def value_or_none(text: str) -> Any:
+    """Returns the value in a text; None also where it is not JSON."""
     with contextlib.suppress(*JSON_FAULTS):
         return parsed(text)
 

@@ -27,7 +27,22 @@ def read_squad(path: str) -> list[Question]:
     Raises UserError for a file that cannot be read, is of another form or
     without a question, and for a duplicate id.
     """
-    content = read_large_json(path)
+    return squad_questions(read_large_json(path), path)
+
+
+def is_squad(value: Any) -> bool:
+    """Returns whether a value in JSON is a file in SQuAD's format."""
+    articles = value.get("data") if isinstance(value, dict) else None
+    return (
+        isinstance(articles, list)
+        and bool(articles)
+        and isinstance(articles[0], dict)
+        and "paragraphs" in articles[0]
+    )
+
+
+def squad_questions(content: Any, path: str) -> list[Question]:
+    """Returns the questions in the content of a file; see `read_squad`."""
     check(content, _FILE, path)
     questions = []
     for a, article in enumerate(content["data"]):

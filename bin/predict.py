@@ -83,8 +83,8 @@ def define_flags() -> None:
         "A file with one text per line, a table with a header (.tsv, .csv), "
         "JSON lines (.jsonl, .ndjson, .json), a JSON array (.json) or Parquet "
         "(.parquet), each also compressed (.gz, .bz2, .xz, .zst); a directory "
-        "of save_to_disk, or with a folder for each class; - reads standard "
-        "input.",
+        "of save_to_disk, with a text in each .txt file, or a folder of such "
+        "for each class; - reads standard input.",
     )
     flags.DEFINE_enum(
         "input_format",

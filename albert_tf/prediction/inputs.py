@@ -46,8 +46,10 @@ from albert_tf.tasks.formats.rows import (
     JSON_LINES,
     Reading,
     ending_of,
+    has_columns,
     json_record,
     open_rows,
+    open_texts,
 )
 from albert_tf.tasks.formats.squad import is_squad, squad_questions
 from albert_tf.tasks.formats.tables import DELIMITERS, Row, refuse_line_ends
@@ -249,7 +251,11 @@ def read_table(
         log = _silent
         with open_plain(path) as file:
             mark = file.peek(3).startswith(codecs.BOM_UTF8)
-    opened = open_rows(path, log, reading, ending=ending, lines=lines)
+    if lines is None and files.isdir(path) and not has_columns(path):
+        # New texts have no classes.
+        opened = open_texts(path, log)
+    else:
+        opened = open_rows(path, log, reading, ending=ending, lines=lines)
     table = Table(
         path,
         ending,

@@ -179,7 +179,8 @@ class _Writer(abc.ABC):
             return {name: _plain(value) for name, value in row.stored.items()}
         if isinstance(row, TextFile):
             text = {"text": item.texts[0]} if item.texts else {}
-            return {FILE_COLUMN: row.path, **text, LABEL_COLUMN: row.label}
+            label = {} if row.label is None else {LABEL_COLUMN: row.label}
+            return {FILE_COLUMN: row.path, **text, **label}
         if isinstance(row, Row):
             # A bad row may have another number of fields.
             return dict(zip(self.columns, row.fields, strict=False))

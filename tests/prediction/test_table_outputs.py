@@ -366,6 +366,49 @@ def test_a_folder_for_each_class_has_the_names_of_its_files(tmp_path):
     assert write(tmp_path / "in", "a.csv").startswith(b"file,text,label,predi")
 
 
+def test_texts_in_a_folder_without_classes(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("b.txt", "a.TXT", "10.txt", ".c.txt", "d.md"):
+        (folder / name).write_text(f"text of {name}\n")
+    (folder / "empty.txt").write_text("\n")
+    inputs = read_table(str(folder), (), "csv", silent)
+    assert inputs.num == 4
+    *rows, bad = map(json.loads, write(folder).decode().splitlines())
+    assert [(row["file"], row["text"]) for row in rows] == [
+        (f"{folder}/{name}", f"text of {name}")
+        for name in ("10.txt", "a.TXT", "b.txt")
+    ]
+    assert "label" not in rows[0] and rows[0]["prediction"] in LABELS
+    assert bad["error"].endswith("empty.txt: the file has no text.")
+    assert write(folder, "a.csv").startswith(b"file,text,prediction,")
+    logged = []
+    read_table(str(folder), (), "csv", logged.append)
+    assert logged == [
+        f"{folder}: not read, since the names of texts end in .txt: d.md."
+    ]
+
+
+def test_texts_beside_folders_of_classes_are_named(tmp_path):
+    path = tmp_path / "sea"
+    path.mkdir()
+    (path / "1.txt").write_text("a text")
+    (tmp_path / "README.txt").write_text("All about it.")
+    logged = []
+    inputs = read_table(str(tmp_path), (), "csv", logged.append)
+    assert [item.texts for item in inputs.read(SINGLE, ())] == [("a text",)]
+    assert logged == [
+        f"{tmp_path}: not read, since they lie beside the folders of the "
+        "classes: README.txt."
+    ]
+
+
+def test_a_folder_without_texts_is_refused(tmp_path):
+    (tmp_path / "a.md").write_text("a text")
+    with pytest.raises(UserError, match="has no .txt files, nor folders with"):
+        read_table(str(tmp_path), (), "csv", silent)
+
+
 def test_the_columns_of_the_models_task(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text,review,label\na,bbb,x\n")

@@ -1,4 +1,4 @@
-"""A folder for each class, and a text in each of its files."""
+"""Texts in files: in a folder for each class, or in one without labels."""
 
 import itertools
 import os
@@ -14,10 +14,10 @@ _ADVICE = "expected a text."
 
 
 class TextFile(NamedTuple):
-    """A file with a text, and the folder that it is in."""
+    """A file with a text, and the folder of its class, if it has one."""
 
     path: str
-    label: str
+    label: str | None
 
 
 def class_files(directory: str) -> Iterator[TextFile]:
@@ -28,10 +28,21 @@ def class_files(directory: str) -> Iterator[TextFile]:
     return filter(_is_text, _all_files(directory))
 
 
+def unlabelled_files(directory: str) -> Iterator[TextFile]:
+    """Yields the text files right in a directory, sorted, but hidden ones."""
+    return filter(_is_text, _files_right_in(directory))
+
+
 def other_files(directory: str) -> list[str]:
     """Returns the files beside those of `class_files`, as folder/name."""
     found = itertools.filterfalse(_is_text, _all_files(directory))
     return [f"{file.label}/{os.path.basename(file.path)}" for file in found]
+
+
+def other_unlabelled_files(directory: str) -> list[str]:
+    """Returns the names of the files beside those of `unlabelled_files`."""
+    found = itertools.filterfalse(_is_text, _files_right_in(directory))
+    return [os.path.basename(file.path) for file in found]
 
 
 def read_text_file(path: str) -> str:
@@ -50,6 +61,13 @@ def _all_files(directory: str) -> Iterator[TextFile]:
         if files.isdir(folder):
             for name in _names(folder):
                 yield TextFile(os.path.join(folder, name), label)
+
+
+def _files_right_in(directory: str) -> Iterator[TextFile]:
+    for name in _names(directory):
+        path = os.path.join(directory, name)
+        if files.isfile(path):
+            yield TextFile(path, None)
 
 
 def _is_text(file: TextFile) -> bool:

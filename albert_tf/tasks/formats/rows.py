@@ -22,7 +22,9 @@ from albert_tf.tasks.formats.class_folders import (
     TextFile,
     class_files,
     other_files,
+    other_unlabelled_files,
     read_text_file,
+    unlabelled_files,
 )
 from albert_tf.tasks.formats.json_rows import (
     array_elements,
@@ -209,13 +211,38 @@ def _opened_folders(path: str, log: Log) -> Opened:
         f"{path} has no folders with .txt files; expected one for each class, "
         "or the name of a file.",
     )
-    if others := other_files(path):
+    _report_others(path, other_files(path), log)
+    if beside := [os.path.basename(f.path) for f in unlabelled_files(path)]:
         log(
-            f"{path}: not read, since the names of texts end in .txt: "
-            f"{listed(others)}."
+            f"{path}: not read, since they lie beside the folders of the "
+            f"classes: {listed(beside)}."
         )
     columns = (FILE_COLUMN, "text", LABEL_COLUMN)
     return Opened(path, class_files(path), _record_of_file, columns)
+
+
+def _report_others(path: str, names: Sequence[str], log: Log) -> None:
+    if names:
+        log(
+            f"{path}: not read, since the names of texts end in .txt: "
+            f"{listed(names)}."
+        )
+
+
+def open_texts(path: str, log: Log) -> Opened:
+    """Opens a directory with texts right in it, which have no labels.
+
+    Raises UserError for one without such files.
+    """
+    found = [*unlabelled_files(path)]
+    require(
+        bool(found),
+        f"{path} has no .txt files, nor folders with them; expected these, or "
+        "the name of a file.",
+    )
+    _report_others(path, other_unlabelled_files(path), log)
+    columns = (FILE_COLUMN, "text")
+    return Opened(path, found, _record_of_file, columns, num_rows=len(found))
 
 
 def _opened_json(path: str, ending: str) -> Opened:
@@ -260,7 +287,8 @@ def _record_of_file(file: TextFile) -> Record:
     text = read_text_file(file.path)
     if not text.strip():
         raise RowError(file.path, "the file has no text")
-    return Record({"text": text, LABEL_COLUMN: file.label}, file.path)
+    label = {} if file.label is None else {LABEL_COLUMN: file.label}
+    return Record({"text": text, **label}, file.path)
 
 
 def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:

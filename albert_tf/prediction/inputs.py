@@ -40,6 +40,7 @@ from albert_tf.tasks.formats.json_rows import (
     starts_array,
     value_or_none,
 )
+from albert_tf.tasks.formats.json_values import Number
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import (
     EXTENSIONS,
@@ -64,6 +65,9 @@ _NAMES = {n for f in (PAIR, QUESTION, CHOICES) for n in f.columns} | {
 INPUT_FORMATS = {e.removeprefix("."): ending_of(f"a{e}") for e in EXTENSIONS}
 # What the name of a column looks like.
 _NAME = re.compile(r"[^\W\d][\w.-]*")
+_WHOLE_NUMBER = re.compile(r"-?[0-9]+")
+# Whole numbers up to this one are numbers of 64 bits with a point, too.
+_EXACT_DOUBLE = 2**53
 
 
 @dataclasses.dataclass(frozen=True)
@@ -303,14 +307,45 @@ def _json_inputs(
     return Inputs(inputs, table=Table(path, JSON_LINES))
 
 
-def json_columns(path: str) -> list[str]:
-    """Returns the columns of any line of a file of JSON lines."""
-    names: dict[str, None] = {}
+def json_columns(path: str) -> dict[str, str]:
+    """Returns the columns of any line of a file of JSON lines.
+
+    Each has the type that holds all its values: int64, double, bool or string.
+    """
+    types: dict[str, set[str]] = {}
     with open_plain(path) as file:
         for row in _json_rows(file, path):
             with contextlib.suppress(UserError):
-                names |= dict.fromkeys(_json_record(row).values)
-    return list(names)
+                for name, value in _json_record(row, Number).values.items():
+                    types.setdefault(name, set()).update(_types(value))
+    return {name: _common_type(found) for name, found in types.items()}
+
+
+def _types(value: Any) -> list[str]:
+    """Returns the type of a value in JSON; none of null, which all hold.
+
+    That of a whole number beyond those of double is also "long".
+    """
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        return ["bool"]
+    if not isinstance(value, Number):
+        return ["string"]
+    if not _WHOLE_NUMBER.fullmatch(value):
+        return ["double"]
+    # More digits than a type has are kept as a text.
+    size = abs(int(value)) if len(value) <= len(str(-(2**63))) else 2**63
+    if size <= _EXACT_DOUBLE:
+        return ["int64"]
+    return ["int64", "long"] if size < 2**63 else ["string"]
+
+
+def _common_type(types: set[str]) -> str:
+    if types == {"int64", "double"}:
+        return "double"
+    types = types - {"long"}
+    return types.pop() if len(types) == 1 else "string"
 
 
 def _json_rows(
@@ -362,12 +397,15 @@ def _sound(
         yield location, text
 
 
-def _json_record(line: tuple[str, str, UserError | None]) -> Record:
+def _json_record(
+    line: tuple[str, str, UserError | None],
+    number: Callable[[str], str] = str,
+) -> Record:
     """Returns the record of a decoded line; raises UserError."""
     location, text, error = line
     if error:
         raise error
-    return json_record((location, text))
+    return json_record((location, text), number)
 
 
 def _inputs(

@@ -10,7 +10,7 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from albert_tf.config import Log, UserError, listed, require, shown
@@ -149,13 +149,17 @@ class _Writer(abc.ABC):
     Attributes:
         flat: whether each label's probability has a column.
         columns: of the table, whose names are taken.
+        types: of these, int64, double or bool; others are strings.
     """
 
     flat = True
 
     def __init__(self, file: IO[bytes], ending: str, table: Table) -> None:
         self._file, self._ending, self._table = file, ending, table
-        self.columns = _known_columns(table)
+        self.types: Mapping[str, str] = {}
+        if table.columns is None and table.path != "-":
+            self.types = json_columns(table.path)
+        self.columns = table.columns or [*self.types]
 
     @abc.abstractmethod
     def begin(self, added: Mapping[str, str]) -> None:
@@ -308,7 +312,11 @@ def _extended(location: str, text: str, added: Mapping[str, Any]) -> str:
 
 
 class _ParquetWriter(_Writer):
-    """Writes Parquet; columns of tables and JSON lines are strings."""
+    """Writes Parquet.
+
+    Columns of tables are strings; those of JSON lines are numbers, or true and
+    false, where all values are such.
+    """
 
     def __init__(self, file: IO[bytes], ending: str, table: Table) -> None:
         super().__init__(file, ending, table)
@@ -322,12 +330,19 @@ class _ParquetWriter(_Writer):
         types = {
             "string": arrow.string(),
             "double": arrow.float64(),
+            "int64": arrow.int64(),
+            "bool": arrow.bool_(),
             "strings": arrow.list_(arrow.string()),
             "doubles": arrow.list_(arrow.float64()),
         }
         own = self._table.schema
         if own is None:
-            own = arrow.schema([(n, arrow.string()) for n in self.columns])
+            own = arrow.schema(
+                [
+                    (name, types[self.types.get(name, "string")])
+                    for name in self.columns
+                ]
+            )
         metadata = {
             key: value
             for key, value in (own.metadata or {}).items()
@@ -362,8 +377,8 @@ class _ParquetWriter(_Writer):
         else:
             values = [self.values(item) for item, _ in self._rows]
             columns = [
-                self._array([row.get(name) for row in values], arrow.string())
-                for name in self.columns
+                self._array([row.get(f.name) for row in values], f.type)
+                for f in self._own
             ]
         added = [
             self._array([cells[f.name] for _, cells in self._rows], f.type)
@@ -375,8 +390,9 @@ class _ParquetWriter(_Writer):
         self._rows.clear()
 
     def _array(self, values: Sequence[Any], type_: Any) -> Any:
-        if type_ == self._arrow.string():
-            values = [None if v is None else _cell_text(v) for v in values]
+        convert = _CONVERSIONS.get(str(type_))
+        if convert:
+            values = [None if v is None else convert(v) for v in values]
         return self._arrow.array(map(_storable, values), type_)
 
 
@@ -397,13 +413,6 @@ def _runs(rows: Sequence[ArrowRow]) -> Iterator[tuple[Any, int, int]]:
             first, stop = row, row.number
         stop += 1
     yield first.batch, first.number, stop
-
-
-def _known_columns(table: Table) -> Sequence[str]:
-    """Returns the columns of a table; none of JSON lines that come but once."""
-    if table.columns is not None:
-        return table.columns
-    return () if table.path == "-" else json_columns(table.path)
 
 
 def _plain(value: Any) -> Any:
@@ -433,3 +442,11 @@ def _cell_text(value: Any) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+# Of values to types of Arrow; numbers of JSON lines are texts before.
+_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
+    "string": _cell_text,
+    "int64": int,
+    "double": float,
+}

@@ -209,6 +209,43 @@ def test_halves_of_emoji_are_replaced_in_parquet(tmp_path):
     assert row["words"] == ["a", "\ufffd\ufffd\ufffd", "b"]
 
 
+@pytest.mark.parametrize(
+    ("values", "expected", "type_"),
+    [
+        (["0", "-7", "null"], [0, -7, None], "int64"),
+        (["9223372036854775807"], [2**63 - 1], "int64"),
+        (["0.1", "2", "null"], [0.1, 2.0, None], "double"),
+        (["1e3"], [1000.0], "double"),
+        (["NaN", "1.0"], [None, 1.0], "double"),
+        (["true", "null", "false"], [True, None, False], "bool"),
+        # One type does not hold them, or the digits.
+        (["9223372036854775808"], ["9223372036854775808"], "string"),
+        (["9007199254740993", "0.5"], ["9007199254740993", "0.5"], "string"),
+        (["1" * 5000], ["1" * 5000], "string"),
+        (["true", "1"], ["true", "1"], "string"),
+        (["1", '"2"', "null"], ["1", "2", None], "string"),
+        (['"7"'], ["7"], "string"),
+        (["null"], [None], "string"),
+        (['["a"]', '{"b": 1}'], ['["a"]', '{"b": "1"}'], "string"),
+    ],
+)
+def test_types_of_json_in_parquet(tmp_path, values, expected, type_):
+    path = tmp_path / "in.jsonl"
+    rows = [f'{{"text": "a", "x": {value}}}' for value in values]
+    # Neither rows without the column nor those that cannot be read have a type.
+    rows += ['{"text": "b"}', "no JSON"]
+    path.write_text("\n".join(rows))
+    table = parquet.read_table(io.BytesIO(write(path, "out.parquet")))
+    assert str(table.schema.field("x").type) == type_
+    assert table["x"].to_pylist() == [*expected, None, None]
+    # Texts that look like numbers are texts, and a table has no types.
+    assert str(table.schema.field("text").type) == "string"
+    copy = tmp_path / "in.csv"
+    copy.write_text("text,x\na,1\n")
+    table = parquet.read_table(io.BytesIO(write(copy, "out.parquet")))
+    assert table["x"].to_pylist() == ["1"]
+
+
 def test_elements_of_an_array_become_lines(tmp_path):
     path = tmp_path / "in.json"
     path.write_text('[{"id": 1.50,\n "text": "a"}, {"text": "b"}]')

@@ -16,6 +16,12 @@ _TYPES = {
     dict: "an object",
 }
 _SHOWN_CHARACTERS = 60
+
+
+class Number(str):
+    """The text of a number in JSON, as it is written."""
+
+
 # What the json module raises, and for values nested too deeply.
 JSON_FAULTS = (ValueError, RecursionError)
 

@@ -332,10 +332,15 @@ def _table_records(
     return names, record_of
 
 
-def json_record(line: tuple[str, str]) -> Record:
-    """Returns the record of a line of JSON, given as location and text."""
+def json_record(
+    line: tuple[str, str], number: Callable[[str], str] = str
+) -> Record:
+    """Returns the record of a line of JSON, given as location and text.
+
+    `number` returns the value of a number that is written so.
+    """
     location, text = line
-    value = parse_line(location, text, number=str)
+    value = parse_line(location, text, number)
     if not isinstance(value, dict):
         raise RowError(
             location, "expected an object", f", got {shown_json(value)}"

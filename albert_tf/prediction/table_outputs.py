@@ -6,6 +6,7 @@ the form stays the same, those of Arrow their types.
 
 import abc
 import codecs
+import contextlib
 import io
 import itertools
 import json
@@ -42,8 +43,16 @@ _RENAMED = {
 # Name of the column with what prevents a prediction.
 _ERROR = "error"
 _PARQUET_ROWS = 1024
-# What Arrow's metadata say of the columns, which are others then.
-_OTHER_METADATA = (b"huggingface", b"pandas")
+# Keys of what Arrow's metadata say of the columns: those of `datasets`, which
+# reads columns without them, and of pandas.
+_OF_DATASETS, _OF_PANDAS = b"huggingface", b"pandas"
+# What pandas calls the types of added columns.
+_PANDAS_TYPES = {
+    "string": ("unicode", "object"),
+    "double": ("float64", "float64"),
+    "strings": ("list[unicode]", "object"),
+    "doubles": ("list[float64]", "object"),
+}
 
 
 def write_table(
@@ -343,11 +352,11 @@ class _ParquetWriter(_Writer):
                     for name in self.columns
                 ]
             )
-        metadata = {
-            key: value
-            for key, value in (own.metadata or {}).items()
-            if key not in _OTHER_METADATA
-        }
+        metadata = dict(own.metadata or {})
+        metadata.pop(_OF_DATASETS, None)
+        if of_pandas := metadata.pop(_OF_PANDAS, b""):
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                metadata[_OF_PANDAS] = _with_columns(of_pandas, added)
         self._added = [
             arrow.field(name, types[kind]) for name, kind in added.items()
         ]
@@ -394,6 +403,30 @@ class _ParquetWriter(_Writer):
         if convert:
             values = [None if v is None else convert(v) for v in values]
         return self._arrow.array(map(_storable, values), type_)
+
+
+def _with_columns(of_pandas: bytes, added: Mapping[str, str]) -> bytes:
+    """Returns the metadata of pandas with added columns, of their types.
+
+    Raises KeyError, TypeError or ValueError for what pandas did not write.
+    """
+    content = json.loads(of_pandas)
+    content["columns"] = [*content["columns"]]
+    for name, kind in added.items():
+        pandas_type, numpy_type = _PANDAS_TYPES[kind]
+        column = {
+            "name": name,
+            "field_name": name,
+            "pandas_type": pandas_type,
+            "numpy_type": numpy_type,
+            "metadata": None,
+        }
+        content["columns"].append(column)
+    levels = content["column_indexes"]
+    if [level["pandas_type"] for level in levels] != ["unicode"]:
+        # The new names are no numbers, or tuples, as those of the others.
+        content["column_indexes"] = []
+    return json.dumps(content).encode()
 
 
 def _storable(value: Any) -> Any:

@@ -300,6 +300,69 @@ def test_types_of_parquet_are_kept(tmp_path):
     assert write(path, "out.csv").decode().splitlines()[2].startswith(",,")
 
 
+@pytest.mark.parametrize("mode", ["classify", "tag"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        pandas.Index(["x", "y"], name="key"),
+        pandas.Index([7, 9]),
+        pandas.RangeIndex(2),
+        pandas.DatetimeIndex(["2020-01-01", "2021-01-01"], name="day"),
+        pandas.MultiIndex.from_tuples([(1, "a"), (2, "b")], names=["n", "m"]),
+    ],
+    ids=["named", "numbers", "range", "times", "two"],
+)
+def test_index_and_types_of_pandas_are_kept(tmp_path, index, mode):
+    frame = pandas.DataFrame(
+        {
+            "text": ["a", "bb"],
+            "id": pandas.array([2**60, None], "Int64"),
+            "flag": pandas.array([True, None], "boolean"),
+            "kind": pandas.Categorical(["u", "v"]),
+        },
+        index=index,
+    )
+    frame.attrs = {"source": "web"}
+    path = tmp_path / "in.parquet"
+    frame.to_parquet(path)
+    written = write(path, "out.parquet", "text=text", mode=mode)
+    found = pandas.read_parquet(io.BytesIO(written))
+    pandas.testing.assert_frame_equal(found[frame.columns], frame)
+    assert found.attrs == frame.attrs
+    schema = parquet.read_schema(io.BytesIO(written))
+    columns = schema.pandas_metadata["columns"]
+    assert [column["field_name"] for column in columns] == schema.names
+    # pandas reads the new columns as those of a file that it wrote.
+    copy = io.BytesIO()
+    found.to_parquet(copy)
+    again = pandas.read_parquet(copy)
+    pandas.testing.assert_frame_equal(found, again)
+
+
+@pytest.mark.parametrize("columns", [[0, 1], [("a", "b"), ("a", "c")]])
+def test_names_of_pandas_that_are_no_texts(tmp_path, columns):
+    frame = pandas.DataFrame([["a", 1], ["b", 2]], index=[5, 6])
+    frame.columns = pandas.Index(columns)
+    path = tmp_path / "in.parquet"
+    frame.to_parquet(path)
+    name = parquet.read_schema(path).names[0]
+    written = write(path, "out.parquet", f"text={name}")
+    found = pandas.read_parquet(io.BytesIO(written))
+    assert [*found.index] == [5, 6]
+    assert [*found.columns] == [*map(str, columns), *ADDED, "error"]
+
+
+def test_metadata_of_other_programs(tmp_path):
+    """They are kept but for what cannot be read, or lacks the new columns."""
+    path = tmp_path / "in.parquet"
+    for of_pandas in (b"{}", b"no JSON", b"[]", b'{"columns": 1}'):
+        metadata = {b"pandas": of_pandas, b"own": b"1", b"huggingface": b"{}"}
+        table = pyarrow.table({"text": ["a"]}).replace_schema_metadata(metadata)
+        parquet.write_table(table, path)
+        written = io.BytesIO(write(path))
+        assert parquet.read_schema(written).metadata == {b"own": b"1"}
+
+
 def test_a_bad_row_keeps_its_place_and_the_others_theirs(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text('text,id\n"a",01\nb\nc,02,x\n"d",03\n')

@@ -42,6 +42,7 @@ from albert_tf.prediction.outputs import (
     Rows,
     check_output,
     json_lines,
+    refuse_inputs,
     write_rows,
 )
 from albert_tf.prediction.table_outputs import json_rows, write_table
@@ -322,6 +323,8 @@ def main() -> None:
     )
     is_table = _table_ending() is not None
     check_output(FLAGS.output, FLAGS.mode, of_table=is_table)
+    if FLAGS.input and FLAGS.input != "-":
+        refuse_inputs(FLAGS.output, FLAGS.input)
     with (
         _inputs() as inputs,
         contextlib.nullcontext()

@@ -4,6 +4,7 @@ Rows are pairs of an Input and its prediction, or the UserError in place of one.
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
@@ -14,6 +15,7 @@ from albert_tf.io import files
 from albert_tf.io.compression import suffix_of
 from albert_tf.prediction.forms import Form, Input
 from albert_tf.prediction.modes import MODES, Mode
+from albert_tf.tasks.formats.parquet_parts import parts_of
 from albert_tf.tasks.formats.rows import (
     JSON_EXTENSIONS,
     PARQUET,
@@ -58,6 +60,26 @@ def check_output(path: str, name: str, *, of_table: bool = False) -> None:
         of_table or ending not in DELIMITERS or bool(MODES[name].columns),
         f"--output={path}: the predictions of --mode={name} are lists, and "
         f"tables are written for {', '.join(with_table)}; name a .jsonl.",
+    )
+
+
+def refuse_inputs(path: str, source: str) -> None:
+    """Raises UserError where an output would replace a file of the inputs."""
+    parts = parts_of(source) if ending_of(path) == PARQUET else [source]
+    for part in parts:
+        require(
+            not _is_same(path, part),
+            f"--output={path} is the file of --input, which it would replace; "
+            "give another name.",
+        )
+
+
+def _is_same(path: str, other: str) -> bool:
+    if files.is_remote(path) or files.is_remote(other):
+        return path == other
+    # A pipe or device is not replaced.
+    return all(map(files.isfile, (path, other))) and os.path.samefile(
+        path, other
     )
 
 

@@ -477,7 +477,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-# Of values to types of Arrow; numbers of JSON lines are texts before.
+# Functions that convert values by types of Arrow, since numbers of JSON lines
+# are texts.
 _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     "string": _cell_text,
     "int64": int,

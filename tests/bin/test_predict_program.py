@@ -340,6 +340,19 @@ def test_a_table_of_standard_input(model_dir, tmp_path, input_format):
     assert found["prediction"] in found["probabilities"]
 
 
+def test_the_input_is_not_replaced(model_dir, predict, tmp_path):
+    directory = model_dir("classification", False)
+    rows = ["review", "a"]
+    done, lines = predict(
+        "classify", directory, rows, name="a.csv", output="a.csv"
+    )
+    assert (done.status, lines) == (1, rows)
+    assert done.error == (
+        f"predict: --output={tmp_path}/a.csv is the file of --input, which it "
+        "would replace; give another name."
+    )
+
+
 def test_a_fault_on_the_way_leaves_no_output(model_dir, tmp_path):
     output = tmp_path / "b.csv"
     output.write_text("before")

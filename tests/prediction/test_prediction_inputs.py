@@ -228,7 +228,7 @@ def test_one_json_object_for_the_file_is_refused(tmp_path):
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_questions_in_squads_format(tmp_path, indent):
-    """Of a file with answers or without, in one line or many."""
+    """They have answers or none, in a file of one line or many."""
     answers = [{"text": "b", "answer_start": 0}]
     rows = [{"id": 7, "question": "a?", "answers": answers}]
     rows.append({"id": "x", "question": "\u00e9?"})

@@ -17,7 +17,7 @@ from albert_tf.config import UserError
 from albert_tf.prediction.forms import PAIR, QUESTION, SINGLE
 from albert_tf.prediction.inputs import read_lines, read_table
 from albert_tf.prediction.modes import MODES
-from albert_tf.prediction.outputs import cell_of, write_rows
+from albert_tf.prediction.outputs import cell_of, refuse_inputs, write_rows
 from albert_tf.prediction.table_outputs import json_rows, write_table
 from albert_tf.tasks.formats.question_rows import read_questions
 from albert_tf.tasks.formats.record import Record
@@ -401,6 +401,33 @@ def test_texts_of_lines_are_cells_that_pandas_reads():
     found = pandas.read_csv(io.BytesIO(file.getvalue()))
     assert found["text"].to_list() == texts
     assert found["probability_sea"].to_list() == [0.0, 0.5, 0.25]
+
+
+def test_an_output_that_is_the_input(tmp_path):
+    names = ["a.csv", "b.csv", "in/part-0.parquet", "in/part-1.parquet"]
+    a, b, first, second = (tmp_path / name for name in names)
+    first.parent.mkdir()
+    for path in (a, first, second):
+        path.write_text("text\n")
+    (tmp_path / "link.csv").symlink_to(a)
+    for output, source in (
+        (a, a),
+        (f"{tmp_path}/in/../a.csv", a),
+        (tmp_path / "link.csv", a),
+        (second, first.parent),
+        ("s3://a/b.csv", "s3://a/b.csv"),
+    ):
+        with pytest.raises(UserError, match="is the file of --input, which"):
+            refuse_inputs(str(output), str(source))
+    for output, source in (
+        (b, a),
+        (a, b),
+        ("-", a),
+        ("/dev/null", "/dev/null"),
+        (first.parent / "c.csv", first.parent),
+        ("s3://a/c.csv", a),
+    ):
+        refuse_inputs(str(output), str(source))
 
 
 def test_names_that_are_taken(tmp_path):

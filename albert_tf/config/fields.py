@@ -234,5 +234,5 @@ def differences(
         if isinstance(a, Mapping) and isinstance(b, Mapping):
             lines += differences(a, b, f"{prefix}{name}.")
         elif a != b:
-            lines.append(f"{prefix}{name}: {a!r} here, {b!r} there")
+            lines.append(f"{prefix}{name}: {shown(a)} here, {shown(b)} there")
     return lines

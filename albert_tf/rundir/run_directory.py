@@ -13,6 +13,7 @@ from albert_tf.config import (
     RuntimeConfig,
     UserError,
     differences,
+    listed,
     override,
     require,
     setting_fields,
@@ -33,6 +34,14 @@ CONFIGS: dict[str, type] = {
     "finetune": FinetuneConfig,
     "embeddings": EmbeddingConfig,
 }
+# What each job does, for messages.
+_WORK = {
+    "pretrain": "pretraining",
+    "finetune": "fine-tuning",
+    "embeddings": "training embeddings",
+}
+# The most differences that a message lists.
+_MOST_DIFFERENCES = 5
 
 
 def extended(config: Any, runtime: RuntimeConfig) -> Any:
@@ -62,9 +71,9 @@ def claim(
         one, for `record_changes`.
 
     Raises:
-        UserError: when the directory holds another configuration (with the
-            differences) or something else, or cannot be written; when a run
-            that does not exist is to be extended.
+        UserError: when the directory holds another job, another configuration
+            (with the first differences) or something else, or cannot be
+            written; when a run that does not exist is to be extended.
     """
     path = os.path.join(run_dir, CONFIG)
     with _as_user_error(run_dir):
@@ -85,8 +94,14 @@ def _changes(
     run_dir: str, description: dict, recorded: dict, extends: bool
 ) -> dict[str, list]:
     """Returns the allowed changes; raises UserError for others."""
+    job = recorded.get("job")
+    require(
+        job == description["job"],
+        f"{run_dir} holds a run of {_WORK.get(job, 'another program')}, and "
+        f"this is {_WORK[description['job']]}; choose another --run_dir.",
+    )
     recorded.pop(_CHANGES, None)
-    config_type = CONFIGS[description["job"]]
+    config_type = CONFIGS[job]
     # An earlier version's lacks the settings that came since.
     defaults = {"config": to_dict(config_type())}
     if "model" in description:
@@ -124,10 +139,16 @@ def _changes(
             )
         raise UserError(
             f"{run_dir} holds a run of another configuration "
-            f"({'; '.join(lines)}); give the same settings to resume "
+            f"({_first(lines)}); give the same settings to resume "
             f"it{hint}, or another --run_dir."
         )
     return changes
+
+
+def _first(lines: list[str]) -> str:
+    """Returns the first of many differences: the task, then the settings."""
+    lines = sorted(lines, key=lambda line: not line.startswith("task: "))
+    return listed(lines, _MOST_DIFFERENCES, separator="; ", longest=None)
 
 
 def _completed(values: dict, defaults: dict) -> dict:

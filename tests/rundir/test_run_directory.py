@@ -85,7 +85,7 @@ def test_settings_that_an_earlier_version_lacked_or_had_alone(
     with pytest.raises(UserError, match="xla: True here, False there"):
         claim(str(tmp_path), now)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UserError, match="another configuration .*job: "):
+    with pytest.raises(UserError, match="holds a run of another program"):
         claim(str(tmp_path), now)
 
 
@@ -118,6 +118,32 @@ def test_settings_that_may_not_change_are_refused(
         claim(str(tmp_path), described(**changes), extends=extends)
     assert message in str(error.value)
     assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_the_run_of_another_job_is_refused_without_its_settings(tmp_path):
+    claim(str(tmp_path), {**described(), "train_data": ["a"]})
+    now = {"job": "finetune", "config": to_dict(FinetuneConfig())}
+    with pytest.raises(UserError) as error:
+        claim(str(tmp_path), {**now, "model": to_dict(ModelConfig())})
+    assert str(error.value) == (
+        f"{tmp_path} holds a run of pretraining, and this is fine-tuning; "
+        "choose another --run_dir."
+    )
+
+
+def test_of_many_differences_the_first_are_listed(tmp_path):
+    labels = [f"label-{number}" for number in range(500)]
+    now = {"job": "finetune", "config": to_dict(FinetuneConfig())}
+    claim(str(tmp_path), {**now, "labels": labels, "task": "CoLA"})
+    for name in ("beta_1", "beta_2", "epsilon", "learning_rate", "ema_decay"):
+        now["config"]["optimizer"][name] = 0.5
+    with pytest.raises(UserError) as error:
+        claim(str(tmp_path), {**now, "labels": ["a"], "task": "SST-2"})
+    message = str(error.value)
+    assert "(task: 'SST-2' here, 'CoLA' there; config." in message
+    assert message.count(" here, ") == 5
+    assert "and 2 others); give the same settings" in message
+    assert len(message) < 600
 
 
 def test_another_directory_is_refused_before_the_data_are_read(tmp_path):

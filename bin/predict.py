@@ -101,7 +101,8 @@ def define_flags() -> None:
         "Columns of a table or JSON lines, as role=name with the roles of "
         "bin.finetune: text (once or twice); question and context; context, "
         "question (or none) and choice (for each); words, a list of them, for "
-        "tag. A label, number or tags are not read. Default: the columns of "
+        "tag; word=1, the number of a column of a .conll file. A label, number "
+        "or tags are not read. Default: the columns of "
         "fine-tuning, in the model's task.json; or those with these names, "
         "text_pair for a second text; or else those beside label.",
     )
@@ -150,13 +151,15 @@ def _inputs() -> Iterator[Inputs]:
         "Give the texts with either --text or --input.",
     )
     ending = _table_ending()
+    has_words = _has_words()
     require(
-        ending is not None or not (FLAGS.columns or FLAGS.quoting),
+        ending is not None
+        or not (FLAGS.quoting or (FLAGS.columns and not has_words)),
         "--columns and --quoting are for an --input that is a table (.tsv, "
         ".csv, .jsonl, .parquet), or that --input_format says is one.",
     )
-    if _has_words():
-        yield read_sentences(FLAGS.input)
+    if has_words:
+        yield read_sentences(FLAGS.input, FLAGS.columns, _log)
         return
     if FLAGS.text:
         # The shell passes any bytes.

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from albert_tf.config import Log, ModelConfig, lookup, override, require
+from albert_tf.config import (
+    FeatureConfig,
+    Log,
+    ModelConfig,
+    lookup,
+    override,
+    require,
+    to_dict,
+)
 from albert_tf.interchange.formats import (
     FORMATS,
     REPLACEABLE,
@@ -124,10 +132,27 @@ def converted(
     if task and own_head:
         loaded = dataclasses.replace(loaded, task=_shortened(task, length))
     if task and not (own_head and target.stores_task):
-        lines.append(f"Not stored: {TASK_FILE}, the settings of {task.task}.")
+        lines.append(
+            f"Not stored: {TASK_FILE}, the settings of {task.task}"
+            f"{_own_settings(task)}."
+        )
     for line in lines:
         log(line)
     return loaded
+
+
+def _own_settings(task: TaskRecord) -> str:
+    """Returns what predictions lack without the record of a task.
+
+    The length is among the properties of the model.
+    """
+    values = {"columns": ",".join(task.columns), "pairs": task.pairs}
+    defaults = FeatureConfig()
+    for name, value in to_dict(task.features).items():
+        if name != "max_seq_length" and value != getattr(defaults, name):
+            values[name] = value
+    found = [f"{name}={value}" for name, value in values.items() if value]
+    return f": {', '.join(found)}" if found else ""
 
 
 def _separate_path(to_path: str, from_path: str, tokenizer: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from albert_tf.config import Log, UserError, listed, require
 from albert_tf.io import files
-from albert_tf.io.compression import open_plain
+from albert_tf.io.compression import open_plain, plain_name
 from albert_tf.io.encoding import refuse_other_than_text
 from albert_tf.prediction.forms import (
     CHOICES,
@@ -33,7 +33,7 @@ from albert_tf.prediction.input_columns import (
     texts_of,
 )
 from albert_tf.tasks.examples import Question
-from albert_tf.tasks.formats.conll import read_conll
+from albert_tf.tasks.formats.conll import CONLLU, count_columns, read_conll
 from albert_tf.tasks.formats.json_rows import (
     array_elements,
     object_lines,
@@ -201,16 +201,28 @@ def _refuse_header(line: str, source: str, columns: Sequence[str]) -> None:
     )
 
 
-def read_sentences(path: str) -> Inputs:
+def read_sentences(
+    path: str, columns: Sequence[str] = (), log: Log = print
+) -> Inputs:
     """Returns the sentences of a file in CoNLL's format, without its tags.
 
-    Words are in the column of the model's task, by default the first.
+    Words are in the column that `columns` (as `word=1`) or else the model's
+    task names; where neither does, in the first, and a line says so.
     """
+    chosen = _word_column(columns)
 
     def inputs(form: Form, of_model: Sequence[str] = ()) -> Iterator[Input]:
         roles = dict(column.split("=", 1) for column in of_model)
-        word = int(roles.get("word", 0))
-        for found in read_conll(path, word, tagged=False):
+        word = chosen or roles.get("word")
+        if word is None and not plain_name(path).lower().endswith(CONLLU):
+            number = count_columns(path)
+            if number > 1:
+                log(
+                    f"{path}: the words are read from column 0 of {number}, "
+                    "as the model has no record of another; --columns=word=1 "
+                    "reads the next."
+                )
+        for found in read_conll(path, int(word or 0), tagged=False):
             try:
                 text = joined_words(found.words, found.location)
             except UserError as error:
@@ -219,6 +231,22 @@ def read_sentences(path: str) -> Inputs:
                 yield form.checked((text,), found.location)
 
     return Inputs(inputs)
+
+
+def _word_column(columns: Sequence[str]) -> str | None:
+    """Returns the number in `word=1`, None where no column is named."""
+    word = None
+    for column in columns:
+        role, _, name = map(str.strip, column.partition("="))
+        require(
+            role in ("word", "tag")
+            and re.fullmatch(r"-?[0-9]{1,3}", name) is not None,
+            "--columns: expected word=N with the number of the words' column, "
+            f"got {column!r}.",
+        )
+        if role == "word":
+            word = name
+    return word
 
 
 def read_table(

@@ -94,11 +94,12 @@ def _changes(
     run_dir: str, description: dict, recorded: dict, extends: bool
 ) -> dict[str, list]:
     """Returns the allowed changes; raises UserError for others."""
-    job = recorded.get("job")
+    job = description["job"]
+    theirs = _WORK.get(recorded.get("job", ""), "another program")
     require(
-        job == description["job"],
-        f"{run_dir} holds a run of {_WORK.get(job, 'another program')}, and "
-        f"this is {_WORK[description['job']]}; choose another --run_dir.",
+        recorded.get("job") == job,
+        f"{run_dir} holds a run of {theirs}, and this is {_WORK[job]}; choose "
+        "another --run_dir.",
     )
     recorded.pop(_CHANGES, None)
     config_type = CONFIGS[job]

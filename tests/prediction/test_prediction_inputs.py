@@ -276,9 +276,20 @@ def test_texts_beside_lists_of_words(tmp_path):
 def test_sentences_of_a_file_of_words(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("-DOCSTART- O\n\n1 Mia B\n2 Bo I\n\n3 a\u00a0b O\n")
-    inputs = read_sentences(str(path))
+    said = []
+    inputs = read_sentences(str(path), log=said.append)
     first, bad = inputs.read(WORDS, ["word=1", "tag=-1"])
     assert first == Input(("Mia Bo",))
     message = f"{path}:6: expected words without white space in them, got "
     assert str(bad.error) == rf'{message}"a\u00a0b".'
+    named = read_sentences(str(path), ["word=-2", "tag=2"], said.append)
+    assert next(named.read(WORDS, ["word=0"])) == Input(("Mia Bo",))
+    assert said == []
     assert next(inputs.read(WORDS, ())) == Input(("1 2",))
+    assert said == [
+        f"{path}: the words are read from column 0 of 3, as the model has no "
+        "record of another; --columns=word=1 reads the next."
+    ]
+    for columns in (["words=1"], ["word=first"]):
+        with pytest.raises(UserError, match="expected word=N with the number"):
+            read_sentences(str(path), columns)

@@ -20,11 +20,12 @@ from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS
 
 if TYPE_CHECKING:
-    from albert_tf.text.tokenizer_base import Tokenizer
-    from data_prep.passages import Passage
+    from data_prep.passages import Lengths, Passage
 
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()
+# The longest passage where no model reads it.
+PASSAGE_WORDS = 128
 
 
 def define_flags(input_flag: str = "input") -> None:
@@ -72,15 +73,16 @@ def define_passage_flags() -> None:
     flags.DEFINE_integer(
         "passage_tokens",
         0,
-        "Longest passage in tokens. 0: what the model reads at once.",
+        "Longest passage in tokens, or in words for an index without a model. "
+        f"0: what the model reads at once, or {PASSAGE_WORDS} words.",
         lower_bound=0,
     )
 
 
 def passages(
-    max_seq_length: int, tokenizer: "Tokenizer", input_flag: str = "input"
+    lengths: "Lengths", longest: int, input_flag: str = "input"
 ) -> "list[Passage]":
-    """Returns the passages of the files, which fit a model's length.
+    """Returns the passages of the files, by default of `longest` at most.
 
     Raises:
         UserError: as `survey`.
@@ -89,12 +91,12 @@ def passages(
 
     surveys, sample = _surveyed(input_flag, FLAGS.document_separator)
     splitter = SENTENCE_SPLITTERS[FLAGS.sentence_splitter].train(sample.texts())
-    longest = FLAGS.passage_tokens or max_seq_length - 2
+    longest = FLAGS.passage_tokens or longest
     return [
         passage
         for survey in surveys
         for document in read_surveyed(survey)
-        for passage in passages_of(document, splitter.split, tokenizer, longest)
+        for passage in passages_of(document, splitter.split, lengths, longest)
     ]
 
 

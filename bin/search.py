@@ -2,14 +2,15 @@
 
 python -m bin.search --index_texts=texts --index_dir=index \\
     --model_dir=runs/embeddings
+python -m bin.search --index_texts=texts --index_dir=words
 python -m bin.search --index_dir=index --query='How is asthma treated?'
 """
 
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -26,9 +27,13 @@ from albert_tf.search.index import (
     document_ranks,
 )
 from albert_tf.search.ranking import recall
+from albert_tf.search.words import words_of
 from albert_tf.tasks.formats.rows import JSON_EXTENSIONS
 from albert_tf.tasks.formats.tables import decoded_lines
 from bin import command_line, corpora
+
+if TYPE_CHECKING:
+    from albert_tf.search.embedder import Embedder
 
 FLAGS = flags.FLAGS
 # Places of the right document whose recall --evaluate reports.
@@ -74,7 +79,8 @@ def define_flags() -> None:
         "evaluate",
         None,
         "Lines of JSON with a question as query and the name of the right "
-        "document as document: prints the recall of every ranking.",
+        "document as document: prints the recall of every ranking; without "
+        "--model_dir of those by words.",
     )
     flags.DEFINE_integer("batch_size", 64, "Texts per batch.", lower_bound=1)
     command_line.written_as("output", JSON_EXTENSIONS, packed=True)
@@ -88,24 +94,24 @@ def main() -> None:
         "Give texts to index with --index_texts, questions with one of "
         "--query, --input and --evaluate, or both.",
     )
-    needs_model = (
-        bool(FLAGS.index_texts or FLAGS.evaluate)
-        or RANKINGS[FLAGS.ranking].reads_vectors
-    )
+    reads_vectors = RANKINGS[FLAGS.ranking].reads_vectors
     require(
-        bool(FLAGS.model_dir) or not needs_model,
-        "Give the model with --model_dir; without one --ranking=tfidf searches "
-        "an index that is there.",
+        bool(FLAGS.model_dir) or not reads_vectors,
+        f"--ranking={FLAGS.ranking} compares vectors. Give the model with "
+        "--model_dir; without one there are --ranking=tfidf and bm25.",
     )
     model: dict[str, Any] = {}
-    if needs_model:
+    embedder = None
+    if FLAGS.model_dir and (
+        FLAGS.index_texts or FLAGS.evaluate or reads_vectors
+    ):
         command_line.load_tensorflow()
         from albert_tf.search.embedder import Embedder
 
         embedder = Embedder(FLAGS.model_dir, FLAGS.batch_size)
         model = {"model": embedder.description, "embed": embedder.embed}
-        if FLAGS.index_texts:
-            _write(embedder)
+    if FLAGS.index_texts:
+        _write(embedder)
     if not any(asked):
         return
     index = Index.open(FLAGS.index_dir, **model)
@@ -115,22 +121,31 @@ def main() -> None:
         _answer(index)
 
 
-def _write(embedder: Any) -> None:
+def _write(embedder: "Embedder | None") -> None:
+    """Writes the index: vectors and words, or without a model words alone."""
+    command_line.load_tensorflow()
     from albert_tf.search.index_writer import write_index
 
-    passages = corpora.passages(
-        embedder.max_seq_length, embedder.tokenizer, "index_texts"
-    )
+    def lengths(texts: list[str]) -> Iterable[int]:
+        if embedder:
+            return map(len, embedder.tokenizer.encode_batch(texts))
+        return (len(words_of(text)) for text in texts)
+
+    longest = embedder.max_seq_length - 2 if embedder else corpora.PASSAGE_WORDS
+    passages = corpora.passages(lengths, longest, "index_texts")
     with command_line.progress("passages") as show:
         write_index(
             FLAGS.index_dir,
             passages,
-            embedder.embed,
-            model=embedder.description,
+            embedder.embed if embedder else None,
+            model=embedder.description if embedder else None,
             dtype=FLAGS.vectors,
             progress=show,
         )
-    print(f"{len(passages)} passages are in {FLAGS.index_dir}.", flush=True)
+    kind = "" if embedder else ", without vectors, as no --model_dir is given"
+    print(
+        f"{len(passages)} passages are in {FLAGS.index_dir}{kind}.", flush=True
+    )
 
 
 def _questions() -> list[str]:
@@ -183,7 +198,7 @@ def _plain(question: str, hits: list[Hit]) -> Iterator[str]:
 def _evaluate(index: Index) -> None:
     questions = list(_labelled_questions(set(index.documents())))
     columns = {}
-    for name in RANKINGS:
+    for name in index.rankings:
         ranks = document_ranks(index, questions, name, max(_PLACES))
         columns[name] = recall(ranks, _PLACES)
     print(f"{len(questions)} questions, {len(index.passages)} passages:")

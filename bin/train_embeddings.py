@@ -6,7 +6,7 @@ python -m bin.train_embeddings --pairs=columns --table=questions.tsv \\
     --columns=question,answer --init_from=runs/tiny --run_dir=runs/answers
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -108,7 +108,11 @@ def _documents(max_seq_length: int, initial: "StoredModel") -> list[list[str]]:
 
     tokenizer = load_tokenizer(initial.tokenizer_path)
     documents: dict[str, list[str]] = {}
-    for passage in corpora.passages(max_seq_length, tokenizer):
+
+    def lengths(texts: list[str]) -> Iterable[int]:
+        return map(len, tokenizer.encode_batch(texts))
+
+    for passage in corpora.passages(lengths, max_seq_length - 2):
         documents.setdefault(passage.document, []).append(passage.text)
     return list(documents.values())
 

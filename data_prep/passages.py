@@ -1,13 +1,14 @@
 """Cuts documents into passages that a model can read whole."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from albert_tf.text.tokenizer_base import Tokenizer
 from data_prep.corpus.reading import Document
 
 # Returns the sentences of a paragraph.
 Split = Callable[[str], list[str]]
+# Returns the length of each text, in tokens or words.
+Lengths = Callable[[list[str]], Iterable[int]]
 
 
 class Passage(NamedTuple):
@@ -19,9 +20,9 @@ class Passage(NamedTuple):
 
 
 def passages_of(
-    document: Document, split: Split, tokenizer: Tokenizer, max_tokens: int
+    document: Document, split: Split, lengths: Lengths, longest: int
 ) -> Iterator[Passage]:
-    """Yields the passages of a document, each of at most `max_tokens` tokens.
+    """Yields the passages of a document, of a length of at most `longest`.
 
     A passage has as many whole sentences as fit. It ends with a paragraph if
     it is at least half full by then, so that headings stay with their text. A
@@ -33,11 +34,11 @@ def passages_of(
         return Passage(document.name, place, " ".join(texts))
 
     for paragraph in document.paragraphs:
-        if 2 * size >= max_tokens:
+        if 2 * size >= longest:
             yield passage()
             place, texts, size = place + 1, [], 0
-        for text, length in _pieces(split(paragraph), tokenizer, max_tokens):
-            if texts and size + length > max_tokens:
+        for text, length in _pieces(split(paragraph), lengths, longest):
+            if texts and size + length > longest:
                 yield passage()
                 place, texts, size = place + 1, [], 0
             texts.append(text)
@@ -47,16 +48,16 @@ def passages_of(
 
 
 def _pieces(
-    sentences: list[str], tokenizer: Tokenizer, max_tokens: int
+    sentences: list[str], lengths: Lengths, longest: int
 ) -> Iterator[tuple[str, int]]:
-    """Yields (text, tokens) of sentences in one line, long ones cut."""
+    """Yields (text, length) of sentences in one line, long ones cut."""
     texts = [" ".join(sentence.split()) for sentence in sentences]
-    for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
-        if len(ids) <= max_tokens or len(text) < 2:
+    for text, length in zip(texts, lengths(texts), strict=True):
+        if length <= longest or len(text) < 2:
             if text:
-                yield text, len(ids)
+                yield text, length
         else:
-            yield from _pieces(list(_halves(text)), tokenizer, max_tokens)
+            yield from _pieces(list(_halves(text)), lengths, longest)
 
 
 def _halves(text: str) -> tuple[str, str]:

@@ -55,11 +55,11 @@ class Index:
     """An index that was read; the vectors stay on the disk until needed.
 
     `embed` is that of the model that made the vectors; None: only words are
-    searched for.
+    searched for. An index that was written without a model has no vectors.
     """
 
     directory: str
-    vectors: np.ndarray
+    vectors: np.ndarray | None
     passages: Sequence[bytes]
     words: WordIndex
     embed: Embed | None
@@ -90,13 +90,21 @@ class Index:
             "anew with --index_texts.",
         )
         require(
+            model is None or recorded["model"] is not None,
+            f"{directory} was written without a model, so that it has no "
+            "vectors; write it anew with --index_texts and --model_dir.",
+        )
+        require(
             model is None or recorded["model"] == dict(model),
             f"{directory} was written with another model, whose vectors are no "
             "measure for this one's; give that --model_dir, or write the index "
             "anew with --index_texts.",
         )
         try:
-            vectors = np.load(os.path.join(directory, VECTORS), mmap_mode="r")
+            vectors = None
+            if recorded["model"] is not None:
+                path = os.path.join(directory, VECTORS)
+                vectors = np.load(path, mmap_mode="r")
             with open(os.path.join(directory, PASSAGES), "rb") as file:
                 passages = file.read().splitlines()
             words = WordIndex.load(directory)
@@ -105,10 +113,11 @@ class Index:
                 f"{directory}: the index is damaged ({error}); write it anew "
                 "with --index_texts."
             ) from None
+        number = len(passages) if vectors is None else len(vectors)
         require(
-            len(vectors) == len(passages) == recorded["passages"],
+            number == len(passages) == recorded["passages"],
             f"{directory}: the index is damaged: {recorded['passages']} "
-            f"passages, {len(passages)} texts, {len(vectors)} vectors; write "
+            f"passages, {len(passages)} texts, {number} vectors; write "
             "it anew with --index_texts.",
         )
         return cls(directory, vectors, passages, words, embed)
@@ -153,7 +162,7 @@ Found = Iterator[list[tuple[int, float]]]
 
 
 def _by_vectors(index: Index, queries: Sequence[str], top_k: int) -> Found:
-    assert index.embed is not None
+    assert index.embed is not None and index.vectors is not None
     for first in range(0, len(queries), _BATCH):
         texts = queries[first : first + _BATCH]
         vectors = normalized(index.embed(texts))

@@ -24,9 +24,9 @@ Progress = Callable[[int, int], None]
 def write_index(
     directory: str,
     passages: Sequence[Any],
-    embed: Embed,
+    embed: Embed | None = None,
     *,
-    model: Mapping[str, Any],
+    model: Mapping[str, Any] | None = None,
     dtype: str = "float32",
     progress: Progress = lambda done, total: None,
 ) -> None:
@@ -35,7 +35,8 @@ def write_index(
     Args:
         directory: new, or an index.
         passages: with `document`, `place` and `text`.
-        embed: returns the vectors of texts.
+        embed: returns the vectors of texts; None: the index has none, and
+            words alone are searched for.
         model: describes the model that made them, compared by `Index.open`.
         dtype: of the vectors in the file.
         progress: takes the numbers of passages done and in all.
@@ -53,9 +54,10 @@ def write_index(
     )
     names = (INDEX_FILE, VECTORS, PASSAGES, *WordIndex.files)
     with replacing_directory(directory, INDEX_FILE, replaces=names) as new:
-        _write_vectors(
-            os.path.join(new, VECTORS), passages, embed, dtype, progress
-        )
+        if embed:
+            _write_vectors(
+                os.path.join(new, VECTORS), passages, embed, dtype, progress
+            )
         with open(os.path.join(new, PASSAGES), "w", encoding="utf-8") as file:
             for p in passages:
                 line = {
@@ -70,7 +72,7 @@ def write_index(
             {
                 "format": FORMAT,
                 "passages": len(passages),
-                "model": dict(model),
+                "model": None if model is None else dict(model),
             },
         )
 

@@ -95,6 +95,24 @@ def test_recall_of_every_ranking_is_printed(index_dir, model_dir, tmp_path):
     assert first.split()[2:4] == ["1.0000", "1.0000"]
 
 
+def test_an_index_by_words_needs_no_model(tmp_path):
+    sentences = "".join(f"Word{n} one two three four.\n" for n in range(40))
+    (tmp_path / "a.txt").write_text(sentences)
+    (tmp_path / "known.jsonl").write_text(
+        '{"query": "word39", "document": "a.txt#1"}\n'
+    )
+    asked = ["search", f"--index_dir={tmp_path}/index"]
+    done = run_program(*asked, f"--index_texts={tmp_path}/a.txt")
+    assert done.status == 0, done.error
+    # Thirteen lines of five words are more than half of 128.
+    assert "4 passages are in" in done.stdout
+    assert "without vectors" in done.stdout
+    found = run_program(*asked, "--query=word30", "--top_k=1")
+    assert found.stdout.splitlines()[1].startswith("1. a.txt#1, passage 3 ")
+    done = run_program(*asked, f"--evaluate={tmp_path}/known.jsonl")
+    assert done.stdout.splitlines()[-4].split()[1:] == ["tfidf", "bm25"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -44,6 +44,19 @@ def test_words_find_only_passages_that_have_them(tmp_path):
     assert [[hit.number for hit in hits] for hits in found] == [[2, 0], []]
 
 
+def test_an_index_without_a_model_is_searched_by_words(tmp_path):
+    path = tmp_path / "index"
+    write(path)
+    write_index(str(path), PASSAGES)
+    assert not (path / "vectors.npy").exists()
+    index = Index.open(str(path))
+    assert [*index.rankings] == ["tfidf", "bm25"]
+    ((hit,),) = index.search(["mountains"], 5)
+    assert hit[2:] == PASSAGES[2]
+    with pytest.raises(UserError, match="written without a model, so that"):
+        Index.open(str(path), MODEL, embed)
+
+
 def test_hybrid_puts_first_what_both_rankings_do(tmp_path):
     index = write(tmp_path / "index")
     (hits,) = index.search(["Mountains are high."], 3, "hybrid")

@@ -7,27 +7,46 @@ reported, and too large a share of bad lines stops the job. Events like
 
 import dataclasses
 from collections import Counter
+from typing import NamedTuple
 
 from albert_tf.config import require
 
-# Every fault: its name in a message, and its remedy.
+
+class Fault(NamedTuple):
+    """A row of FAULTS: its name in a message, what is done, its remedy."""
+
+    name: str
+    treatment: str
+    remedy: str
+
+
 FAULTS = {
-    "bad/not_utf8": (
+    "bad/not_utf8": Fault(
         "not UTF-8",
+        "kept with U+FFFD for such bytes",
         "convert the files (iconv -f WINDOWS-1252 -t UTF-8)",
     ),
-    "bad/control_characters": ("control characters", "remove binary data"),
-    "bad/not_json": (
+    "bad/control_characters": Fault(
+        "control characters",
+        "kept with blanks for them",
+        "remove binary data",
+    ),
+    "bad/not_json": Fault(
         "not JSON",
+        "left out",
         "write one JSON object on each line (of an array jq -c '.[]' does)",
     ),
-    "bad/no_text_field": (
+    "bad/no_text_field": Fault(
         "without a string as text",
+        "left out",
         "name the column that has it with --text_column",
     ),
-    "bad/empty_documents": ("empty documents", "remove empty documents"),
-    "bad/damaged_archive": (
+    "bad/empty_documents": Fault(
+        "empty documents", "left out", "remove empty documents"
+    ),
+    "bad/damaged_archive": Fault(
         "cut or damaged archive",
+        "read up to the damage",
         "fetch the damaged files again",
     ),
 }
@@ -59,25 +78,40 @@ class CorpusReport:
         return self.counts["bad_lines"] / max(1, self.counts["lines"])
 
     def describe_faults(self) -> str:
-        """Returns the share of bad lines and every fault; "" if none."""
+        """Returns the share of bad lines, every fault and what was done.
+
+        Empty where there are none.
+        """
         if not self.counts["bad_lines"]:
             return ""
-        faults = ", ".join(
-            f"{self.counts[reason]} {FAULTS[reason][0]} (first: {location})"
-            for reason, location in self.first_locations.items()
-        )
+        treated = [
+            f"{found}, {FAULTS[reason].treatment}"
+            for reason, found in self._faults().items()
+        ]
+        return f"{self._share()}: {'; '.join(treated)}"
+
+    def _share(self) -> str:
         return (
             f"Bad lines: {self.counts['bad_lines']} of {self.counts['lines']} "
-            f"({100 * self.bad_fraction:.3g}%): {faults}"
+            f"({100 * self.bad_fraction:.3g}%)"
         )
+
+    def _faults(self) -> dict[str, str]:
+        """Returns the number and the first location of each fault."""
+        return {
+            reason: f"{self.counts[reason]} {FAULTS[reason].name} "
+            f"(first: {location})"
+            for reason, location in self.first_locations.items()
+        }
 
     def check(self, max_bad_fraction: float) -> None:
         """Raises UserError if the share of bad lines is above the allowed."""
         remedies = ", ".join(
-            FAULTS[reason][1] for reason in self.first_locations
+            FAULTS[reason].remedy for reason in self.first_locations
         )
         require(
             self.bad_fraction <= max_bad_fraction,
-            f"{self.describe_faults()}; max_bad_fraction={max_bad_fraction:g} "
-            f"is allowed. Either {remedies}, or raise --max_bad_fraction.",
+            f"{self._share()}: {', '.join(self._faults().values())}; "
+            f"max_bad_fraction={max_bad_fraction:g} is allowed. Either "
+            f"{remedies}, or raise --max_bad_fraction.",
         )

@@ -103,7 +103,11 @@ def _left_out(plan: BuildPlan, statistics: Mapping[str, Any]) -> list[Part]:
     """Returns a table of what was dropped or replaced, by reason."""
     report = plan.report
     rows = [
-        [f"lines: {FAULTS[reason][0]}", f"{report.counts[reason]:,}", location]
+        [
+            f"lines: {FAULTS[reason].name}, {FAULTS[reason].treatment}",
+            f"{report.counts[reason]:,}",
+            location,
+        ]
         for reason, location in report.first_locations.items()
     ]
     for part, counts in statistics.items():
@@ -115,8 +119,7 @@ def _left_out(plan: BuildPlan, statistics: Mapping[str, Any]) -> list[Part]:
         ]
     if not rows:
         return [Paragraph("Nothing.")]
-    note = "Lines that are not UTF-8 or have control characters are mended."
-    return [Table(["what", "number", "first"], rows, note)]
+    return [Table(["what", "number", "first"], rows)]
 
 
 def _near_pairs(

@@ -538,6 +538,11 @@ def test_too_many_bad_lines_are_refused(tmp_path):
     assert report.describe_faults() == ""
     read(path, report=report)
     report.check(0.5)
+    assert report.describe_faults() == (
+        f"Bad lines: 2 of 4 (50%): 2 not UTF-8 (first: {path}, line 2), kept "
+        f"with U+FFFD for such bytes; 1 control characters (first: {path}, "
+        "line 3), kept with blanks for them"
+    )
     faults = (
         rf"2 of 4 \(50%\): 2 not UTF-8 \(first: {path}, line 2\), 1 control "
         rf"characters \(first: {path}, line 3\); max_bad_fraction=0.49 is"

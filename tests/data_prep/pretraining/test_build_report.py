@@ -49,8 +49,8 @@ def test_the_page_says_what_was_left_out_and_why(build_page, texts, sentences):
     page = path.read_text(encoding="utf-8")
     found = words(page)
     assert "files documents characters shards records 1 5 " in found
-    assert f"lines: not JSON 1 {texts}, line 3" in found
-    assert f"lines: empty documents 1 {texts}, line 4" in found
+    assert f"lines: not JSON, left out 1 {texts}, line 3" in found
+    assert f"lines: empty documents, left out 1 {texts}, line 4" in found
     assert "duplicate documents 1" in found
     # The pair, from shortly before the first difference on.
     pair = r"train: rows.jsonl#5 (.*) train: rows.jsonl#2 (.*) Lengths"

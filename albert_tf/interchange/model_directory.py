@@ -181,8 +181,8 @@ def find_initial_weights(path: str) -> StoredModel:
         if stored.description.ours and directory != path:
             stored = dataclasses.replace(stored, origin="run directory")
         return stored
-    require(files.exists(path), f"{path} does not exist.{hub.hint(path)}")
+    pretrained.require_existing(path)
     raise UserError(
         f"{path} is neither a model directory, a run directory with a "
-        "finished model, nor a Google TF1 checkpoint or its unpacked folder."
+        "model, nor a Google TF1 checkpoint or its unpacked folder."
     )

@@ -280,8 +280,7 @@ def _config_from_json(values: dict, own: dict, path: str) -> ModelConfig:
     require(
         values.get("model_type") == "albert",
         f"{path}: model_type is {shown(values.get('model_type'))}; only "
-        "'albert' can be read. (The model of a run is in its directory model, "
-        "as soon as there is one.)",
+        "'albert' can be read.",
     )
     require_architecture(values, path)
     known = [name for name in setting_fields(ModelConfig) if name != "pooling"]

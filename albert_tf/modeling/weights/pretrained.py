@@ -14,7 +14,13 @@ from typing import Any, TypeVar
 import keras
 import numpy as np
 
-from albert_tf.config import TASK_SETTINGS, ModelConfig, override, require
+from albert_tf.config import (
+    TASK_SETTINGS,
+    ModelConfig,
+    UserError,
+    override,
+    require,
+)
 from albert_tf.io import files, hub
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.accounting import parameter_count
@@ -45,6 +51,8 @@ Model = TypeVar("Model", bound=keras.Model)
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
+# The best model of a pretraining run, whose model is that of its end.
+_BEST_MODEL = "best_model"
 _TOKENIZER_FILE = "tokenizer_config.json"
 # The input of transformers, and the weight that it selects from.
 _SEGMENT_IDS = "token_type_ids"
@@ -122,13 +130,14 @@ class StoredModel:
 def read_model_files(directory: str) -> StoredModel:
     """Returns the model in a directory, ours or of transformers or KerasHub."""
     path = os.path.join(directory, CONFIG_FILE)
+    require_existing(directory)
     require(
         files.isfile(path),
-        f"{directory} is not a model directory: it has no {CONFIG_FILE}. A run "
-        "writes its model to RUN_DIR/model when it ends."
-        f"{'' if files.exists(directory) else hub.hint(directory)}",
+        f"{directory} is neither a model directory nor a run directory with a "
+        f"model: it has no {CONFIG_FILE}.",
     )
     values = read_json(path)
+    _refuse_run_without_model(values, directory)
     preset = keras_hub_preset.read_preset(values, directory)
     if preset:
         description, stored = preset
@@ -147,6 +156,27 @@ def read_model_files(directory: str) -> StoredModel:
     )
     origin = "model" if description.ours else "Hugging Face"
     return StoredModel(f"{origin} directory", description, stored, directory)
+
+
+def require_existing(path: str) -> None:
+    """Raises UserError for the path of a model that does not exist."""
+    require(files.exists(path), f"{path} does not exist.{hub.hint(path)}")
+
+
+def _refuse_run_without_model(
+    values: Mapping[str, Any], directory: str
+) -> None:
+    """Raises UserError where a config.json is that of a run, not a model."""
+    if "job" not in values or "model_type" in values:
+        return
+    best = os.path.join(directory, _BEST_MODEL)
+    if files.isfile(os.path.join(best, CONFIG_FILE)):
+        hint = f"its best model so far is {best}."
+    elif values["job"] == "pretrain":
+        hint = "pretraining writes one when it ends."
+    else:
+        hint = "it writes one at its first evaluation."
+    raise UserError(f"{directory} is a run without a model yet; {hint}")
 
 
 def _as_stored(

@@ -413,6 +413,8 @@ def test_hostile_classes(values, text):
 def test_a_directory_without_a_model_is_refused(tmp_path):
     with pytest.raises(UserError, match="it has no config.json"):
         AlbertModel.from_pretrained(tmp_path)
+    with pytest.raises(UserError, match="nowhere does not exist"):
+        AlbertModel.from_pretrained(tmp_path / "nowhere")
     for changes, text in (
         ({"model_type": "bert"}, "model_type is 'bert'; only 'albert'"),
         ({"model_type": "albert"}, "architectures is None; one of"),
@@ -425,6 +427,23 @@ def test_a_directory_without_a_model_is_refused(tmp_path):
         (tmp_path / "config.json").write_text(written)
         with pytest.raises(UserError, match=text):
             AlbertModel.from_pretrained(tmp_path)
+
+
+def test_a_run_without_a_model_yet_is_called_so(tmp_path):
+    said = f"{tmp_path} is a run without a model yet; "
+    for job, hint in (
+        ("pretrain", "pretraining writes one when it ends."),
+        ("finetune", "it writes one at its first evaluation."),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps({"job": job}))
+        with pytest.raises(UserError) as error:
+            AlbertModel.from_pretrained(tmp_path)
+        assert str(error.value) == said + hint
+    best = tmp_path / "best_model"
+    best.mkdir()
+    (best / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=f"best model so far is {best}"):
+        AlbertModel.from_pretrained(tmp_path)
 
 
 def test_a_model_may_lie_in_a_bucket(saved, tmp_path):
@@ -440,7 +459,9 @@ def test_a_model_may_lie_in_a_bucket(saved, tmp_path):
     loaded = AlbertForClassification.from_pretrained(bucket)
     assert_same(values_of(loaded), values_of(model))
     files.remove(f"{bucket}/config.json")
-    with pytest.raises(UserError, match=f"{bucket} is not a model directory"):
+    with pytest.raises(
+        UserError, match=f"{bucket} is neither a model directory"
+    ):
         AlbertForClassification.from_pretrained(bucket)
     with pytest.raises(UserError, match="config.json is a file; name a dir"):
         model.save_pretrained(f"file://{tmp_path}/config.json")

@@ -8,6 +8,7 @@ python -m bin.evaluate --task=pretraining --data_dir=shards \\
     --model_dir=runs/tiny/model
 """
 
+import contextlib
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from absl import flags
 
 from albert_tf.config import MaskingConfig, require, setting_fields
 from albert_tf.io import files
+from albert_tf.io.directories import made_directory
 from albert_tf.io.json_files import write_json
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.kinds.base import Prediction
@@ -88,9 +90,16 @@ _OF_PRETRAINING = ("seed", *setting_fields(MaskingConfig()))
 
 
 def main() -> None:
-    if FLAGS.output_dir:
+    with (
         # A directory that cannot be written is refused before work is done.
-        files.makedirs(FLAGS.output_dir)
+        made_directory(FLAGS.output_dir)
+        if FLAGS.output_dir
+        else contextlib.nullcontext()
+    ):
+        _evaluate()
+
+
+def _evaluate() -> None:
     if FLAGS.task == _PRETRAINING:
         _refuse(_OF_TASKS, "is for tasks, not for pretraining")
         metrics = _evaluate_pretraining()

@@ -25,6 +25,26 @@ _HINT = "Wait until that has ended, or name another directory."
 
 
 @contextlib.contextmanager
+def made_directory(path: files.Path) -> Iterator[None]:
+    """Makes a directory, and those above it, for what the body writes.
+
+    What was made is removed again where the body fails before it has written.
+    """
+    missing, above = [], os.path.abspath(path)
+    while not files.is_remote(path) and not os.path.exists(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    files.makedirs(path)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for directory in missing:
+                os.rmdir(directory)
+        raise
+
+
+@contextlib.contextmanager
 def new_directory(path: files.Path, *, shared: bool = False) -> Iterator[str]:
     """Yields a new directory on disk, beside `path`, to be renamed to it.
 

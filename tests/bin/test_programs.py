@@ -258,7 +258,10 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
         ("pretrain --trian_data=x", "Did you mean"),
         ("finetune", "--task=None: it is required"),
         ("score --task=AX", r"CoLA\|SST-2\|MRPC"),
-        (EVALUATE + " --task=custom", "--task=custom needs --columns"),
+        (
+            EVALUATE + " --task=custom --output_dir={t}/out",
+            "--task=custom needs --columns",
+        ),
         (
             "baseline --task=RTE --data_dir=a --columns=text=a",
             "--columns=text=a is for --task=custom; the columns of RTE are",

@@ -213,3 +213,28 @@ def test_a_failure_changes_nothing_in_a_bucket(tmp_path, monkeypatch):
         fill(local, a=b"2", b=b"2")
     monkeypatch.undo()
     assert below(tmp_path) == {"a": b"1", "b": b"1"}
+
+
+def test_a_directory_made_for_a_failure_is_removed(tmp_path):
+    (tmp_path / "old").mkdir()
+    path = tmp_path / "old" / "new" / "deep"
+    with pytest.raises(RuntimeError), directories.made_directory(path):
+        assert path.is_dir()
+        raise RuntimeError
+    assert not os.listdir(tmp_path / "old")
+    # What was there or was written before stays.
+    with pytest.raises(RuntimeError), directories.made_directory(path):
+        (path.parent / "written").touch()
+        raise RuntimeError
+    assert os.listdir(tmp_path / "old" / "new") == ["written"]
+    (tmp_path / "empty").mkdir()
+    for parent in (str(tmp_path), f"file://{tmp_path}"):
+        with (
+            pytest.raises(RuntimeError),
+            directories.made_directory(f"{parent}/empty"),
+        ):
+            raise RuntimeError
+    assert (tmp_path / "empty").is_dir()
+    with directories.made_directory(path):
+        pass
+    assert path.is_dir()

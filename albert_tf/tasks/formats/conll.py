@@ -1,14 +1,17 @@
 """CoNLL's format: a word with its tag in each line."""
 
-import collections
-import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from albert_tf.config import Log, require, shown
 from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.examples import WordsExample
+from albert_tf.tasks.formats.conll_comments import (
+    Line,
+    usual_width,
+    without_comments,
+)
 from albert_tf.tasks.formats.tables import read_lines
 
 _ADVICE = (
@@ -34,9 +37,8 @@ def read_conll(
 ) -> list[WordsExample]:
     """Returns the sentences of a file, without its `-DOCSTART-` lines.
 
-    Nor are lines read that begin with # and stand before the words of a
-    sentence, with another number of columns or a = that these have not.
-    Of CoNLL-U, recognised by its first line of a word, neither comments nor
+    Nor are comments read (`without_comments`); `log` takes a line on those
+    that may be words. Of CoNLL-U, recognised by its first line of a word, no
     multiword tokens and empty nodes are read, and the first column, which
     numbers the words, stands for the second.
 
@@ -46,21 +48,22 @@ def read_conll(
     skipped and counted, a line with too few columns, or, where these are
     numbered backwards, fewer than most lines of its sentence.
     """
-    lines = list(_lines(path))
+    lines = list(_fields(path))
     columns = [word_column, tag_column]
     # Columns from the front and from the back must not meet.
     needed = max(max(columns) + 1, 0) + max(-min(columns), 0)
     if not tagged and _width(lines) < needed:
         columns = [word_column]
         needed = max(word_column + 1, -word_column)
-    groups = itertools.groupby(lines, key=lambda line: _has_word(line[1]))
+    lines = without_comments(lines, word_column, tag_column, log)
+    groups = itertools.groupby(lines, key=lambda line: line.has_word)
     sentences = [list(group) for has_words, group in groups if has_words]
     require(bool(sentences), f"{path} has no words; {_ADVICE}")
 
-    def example(sentence: list[tuple[str, list[str]]]) -> WordsExample:
+    def example(sentence: list[Line]) -> WordsExample:
         # A line may have more: a word of several parts.
-        usual = _usual_width(sentence) if min(columns) < 0 else 0
-        for location, fields in sentence:
+        usual = usual_width(sentence) if min(columns) < 0 else 0
+        for location, fields, _ in sentence:
             if len(fields) < needed:
                 raise RowError(
                     location,
@@ -75,11 +78,11 @@ def read_conll(
                     f", got {len(fields)}: {shown(' '.join(fields))}",
                 )
         words, *tags = zip(
-            *([fields[column] for column in columns] for _, fields in sentence),
+            *([line.fields[column] for column in columns] for line in sentence),
             strict=True,
         )
-        first, _ = sentence[0]
-        return WordsExample(words, tags[0] if tags else None, first)
+        location = sentence[0].location
+        return WordsExample(words, tags[0] if tags else None, location)
 
     bad = BadRows("sentences")
     examples = bad.apply(example, sentences)
@@ -89,31 +92,10 @@ def read_conll(
 
 def count_columns(path: str) -> int:
     """Returns the columns of the first line with a word; 0 without one."""
-    return _width(_lines(path))
+    return _width(_fields(path))
 
 
-def _lines(path: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields the location and the fields of each line but comments."""
-    groups = itertools.groupby(_fields(path), key=lambda line: bool(line[1]))
-    for has_fields, group in groups:
-        lines = list(group)
-        *_, (_, of_word) = lines
-        is_comment = functools.partial(_is_comment, of_word=of_word)
-        yield from (
-            itertools.dropwhile(is_comment, lines) if has_fields else lines
-        )
-
-
-def _is_comment(line: tuple[str, list[str]], of_word: Sequence[str]) -> bool:
-    """Returns whether a line is a comment, unlike that of a word."""
-    _, fields = line
-    return fields[0] == "#" and (
-        len(fields) != len(of_word)
-        or ("=" in "".join(fields) and "=" not in "".join(of_word))
-    )
-
-
-def _fields(path: str) -> Iterator[tuple[str, list[str]]]:
+def _fields(path: str) -> Iterator[Line]:
     lines = list(read_lines(path, _ADVICE))
     of_words = (line for _, line in lines if line and line[0] != "#")
     is_conllu = bool(_CONLLU_LINE.fullmatch(next(of_words, "")))
@@ -128,18 +110,9 @@ def _fields(path: str) -> Iterator[tuple[str, list[str]]]:
             fields = line.split("\t")
             # Who asks for the first column, by default, means the words.
             fields[0] = fields[min(1, len(fields) - 1)]
-        yield location, fields
+        yield Line(location, fields, line)
 
 
-def _width(lines: Iterable[tuple[str, list[str]]]) -> int:
-    return next((len(f) for _, f in lines if _has_word(f)), 0)
-
-
-def _usual_width(sentence: Iterable[tuple[str, list[str]]]) -> int:
-    """Returns the most frequent number of columns, the least of several."""
-    counts = collections.Counter(len(fields) for _, fields in sentence)
-    return min(counts, key=lambda width: (-counts[width], width))
-
-
-def _has_word(fields: Sequence[str]) -> bool:
-    return bool(fields) and not fields[0].startswith("-DOCSTART-")
+def _width(lines: Iterable[Line]) -> int:
+    widths = (len(ln.fields) for ln in lines if ln.has_word and not ln.has_sign)
+    return next(widths, 0)

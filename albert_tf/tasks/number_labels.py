@@ -7,6 +7,12 @@ from albert_tf.tasks.bad_rows import RowError
 
 # Python's float() would also read 1_0.
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+# Of another form: with a comma, groups of digits or a percent sign.
+_OTHER_FORM = re.compile(r"[-+]?[0-9][0-9.,' \u00a0\u2009\u202f]*%?")
+_ADVICE = (
+    " (convert the column: 0,77 is 0.77, 1.234,5 is 1234.5 and 3 % is 3, for "
+    "example with pandas.read_csv(..., decimal=',', thousands='.'))"
+)
 _MAX_FLOAT32 = 3.4028234663852886e38
 
 
@@ -18,10 +24,13 @@ def is_number(label: str) -> bool:
 def number_of(label: str, location: str) -> float:
     """Returns the number that a label is, or raises RowError."""
     if not is_number(label):
+        is_other = not _NUMBER.fullmatch(label)
+        is_other = is_other and bool(_OTHER_FORM.fullmatch(label))
+        advice = _ADVICE if is_other else ""
         raise RowError(
             location,
             "expected a number, with a decimal point and up to "
-            f"{_MAX_FLOAT32:.2g}, as the label",
+            f"{_MAX_FLOAT32:.2g}, as the label{advice}",
             f", got {shown(label)}",
         )
     return float(label)

@@ -155,10 +155,10 @@ def lines_of(*values):
         (
             lambda reading: custom_task(["text=a", "number=b"], reading),
             "train.tsv",
-            "a\tb\nx\t1\nx\t2,5\nx\tnan\nx\t\n",
+            "a\tb\nx\t1\nx\tgood\nx\tnan\nx\t\n",
             [2],
             "3 of 4 rows are bad: expected a number, with a decimal point and "
-            "up to 3.4e+38, as the label (2: lines 3, got '2,5'; 4, got "
+            "up to 3.4e+38, as the label (2: lines 3, got 'good'; 4, got "
             "'nan'); the label is empty (1: line 5).",
         ),
         (

@@ -329,6 +329,33 @@ def test_labels_in_json_lines(write, tmp_path, cell, labels):
 
 
 @pytest.mark.parametrize(
+    ("cells", "labels", "message"),
+    [
+        (
+            ["x\t", "X\t", "\t"],
+            ["b", "b", ""],
+            "train.tsv:1: x is read as 1, an empty cell",
+        ),
+        (["x\tx", " x\tX"], ["ba", "ba"], "train.tsv:1: x is read as 1, an em"),
+        (["yes\tno", "y\tN"], ["b", "b"], ""),
+        (["1\t0", "0\ttrue"], ["b", "a"], ""),
+    ],
+)
+def test_columns_of_labels_are_ticked(write, tmp_path, cells, labels, message):
+    """Not in a file with other cells, where an empty one is unknown."""
+    task, logged = custom_task(["text=t", "label=b", "label=a"]), []
+    rows = "".join(f"s\t{row}\n" for row in cells)
+    write("train.tsv", f"t\tb\ta\n{rows}")
+    found = task.read(str(tmp_path), "train", logged.append)
+    assert ["".join(example.labels) for example in found] == labels
+    assert message in "".join(logged)
+    assert bool(message) == ("x is read as 1" in "".join(logged))
+    write("train.tsv", "t\tb\ta\ns\tx\t\ns\t1\t0\n")
+    with pytest.raises(UserError, match="expected 0 or 1, or x or nothing"):
+        task.read(str(tmp_path), "train", str)
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         (
@@ -353,12 +380,14 @@ def test_labels_in_json_lines(write, tmp_path, cell, labels):
         (
             "label=b,label=a",
             "2",
-            "train.tsv:2: expected 0 or 1 as 'b', got \"2\"",
+            "train.tsv:2: expected 0 or 1, or x or nothing in all rows "
+            "and columns of labels, as 'b', got \"2\"",
         ),
         (
             "label=b,label=a",
             "",
-            "train.tsv:2: expected 0 or 1 as 'b', got \"\"",
+            "train.tsv:2: expected 0 or 1, or x or nothing in all rows "
+            "and columns of labels, as 'b', got \"\"",
         ),
     ],
 )

@@ -43,15 +43,20 @@ def multi_label_examples(
 
     `roles` are columns as `text`, and one as `labels`, with any number of them
     (`Record.labels`), or several as `label`: each named like the label that a
-    text has where it is 1. `labelled` requires the latter. Raises UserError as
-    `text_examples` does.
+    text has where it is 1, or x where others are empty. `labelled` requires the
+    latter. Raises UserError as `text_examples` does.
     """
     columns = roles.get("labels") or roles["label"]
     is_labelled = check_columns(rows, roles, columns, labelled)
+    are_ticked = (
+        is_labelled and "labels" not in roles and _are_ticked(rows, columns)
+    )
 
     def labels(record: Record) -> tuple[str, ...]:
         if "labels" in roles:
             return record.labels(columns[0], separator)
+        if are_ticked:
+            return tuple(name for name in columns if record.text(name).strip())
         return tuple(name for name in columns if record.truth(name))
 
     def example(record: Record) -> MultiLabelExample:
@@ -62,6 +67,19 @@ def multi_label_examples(
         )
 
     return rows.settled(rows.apply(example))
+
+
+def _are_ticked(rows: Rows, columns: Sequence[str]) -> bool:
+    """Returns whether cells are x or empty, and logs how they are read."""
+    cells = [record.values[n] for record in rows.records for n in columns]
+    texts = {"" if cell is None else str(cell).strip() for cell in cells}
+    are_ticked = {text.lower() for text in texts} in ({"x"}, {"x", ""})
+    if are_ticked:
+        rows.log(
+            f"{rows.head}: x is read as 1, an empty cell as 0, in "
+            f"{listed(columns, 12)}."
+        )
+    return are_ticked
 
 
 def check_columns(

@@ -17,6 +17,7 @@ Roles = Mapping[str, Sequence[str]]
 
 # Values of a column that says whether a text has a label; PostgreSQL has t, f.
 _TRUTH = {"1": True, "1.0": True, "true": True, "t": True}
+_TRUTH |= {"yes": True, "y": True, "no": False, "n": False}
 _TRUTH |= {"0": False, "0.0": False, "false": False, "f": False}
 # Keys of choices with labels of their own.
 _OF_CHOICES = {"text", "label"}
@@ -154,12 +155,13 @@ class Record:
         return tuple(dict.fromkeys(labels))
 
     def truth(self, name: str) -> bool:
-        """Returns whether a column has 1 or true, in place of 0 or false."""
+        """Returns whether a column has 1, true or yes; 0, false or no: not."""
         found = self.text(name).strip().lower()
         if found not in _TRUTH:
             raise RowError(
                 self.location,
-                f"expected 0 or 1 as {shown(name)}",
+                f"expected 0 or 1, or x or nothing in all rows and columns of "
+                f"labels, as {shown(name)}",
                 f", got {shown_json(self.values[name])}",
             )
         return _TRUTH[found]

@@ -20,6 +20,7 @@ from albert_tf.io.encoding import HEAD_BYTES, refuse_other_than_text
 DELIMITERS = {".tsv": "\t", ".csv": ","}
 SEPARATORS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "vertical bar"}
 
+_END_OF_FILE = b"\x1a"
 _LINE_END = re.compile(r"\r+\n?|\n")
 # Stands for a CR within a line, which the csv module takes for its end. UTF-8
 # has no such character.
@@ -47,13 +48,17 @@ class Row:
 def stored_lines(path: str, advice: str) -> Iterator[bytes]:
     """Yields the lines of a file, unpacked, with their ends.
 
+    Without the sign for the end of the file, Ctrl-Z, that DOS programs write.
     Raises UserError, to which `advice` is appended, for a file that is missing
     or cannot be read; and for text in UTF-16 or UTF-32.
     """
     try:
         with open_plain(path) as file:
             refuse_other_than_text(path, file.peek(HEAD_BYTES))
-            yield from file
+            for line in file:
+                # The last line alone ends without LF.
+                if line := line.removesuffix(_END_OF_FILE):
+                    yield line
     except OSError as error:
         reason = error.strerror or str(error)
         raise UserError(f"{path}: {reason}; {advice}") from None

@@ -343,3 +343,19 @@ def test_the_advice_converts_semicolons(write):
         )
     path = write("new.csv", converted.stdout)
     assert fields(path) == [["a", "b"], ['x, "y";\n', "z"]]
+
+
+def test_the_end_of_a_file_of_dos_is_none_of_its_rows(write):
+    content = "text,label\na,x\n"
+    for end in ("\x1a", "b,y\x1a"):
+        path = write("t.csv", content + end)
+        assert fields(path) == [
+            ["text", "label"],
+            ["a", "x"],
+            *([["b", "y"]] if "b" in end else []),
+        ]
+    # Within the file, it is a character.
+    path = write("t.csv", "text,label\n\x1aa,x\nb,y\x1a\n")
+    assert fields(path)[1:] == [["\x1aa", "x"], ["b", "y\x1a"]]
+    with pytest.raises(UserError, match="is empty"):
+        fields(write("t.csv", "\x1a"))

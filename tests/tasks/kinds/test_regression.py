@@ -36,10 +36,23 @@ def test_numbers():
 def test_labels_that_are_no_numbers(label):
     message = (
         "t.tsv:2: expected a number, with a decimal point and up to "
-        rf"3.4e\+38, as the label, got {re.escape(repr(label))}."
+        rf"3.4e\+38, as the label.*, got {re.escape(repr(label))}."
     )
     with pytest.raises(UserError, match=message):
         KIND.label_ids([*EXAMPLES, Example(("a",), label, "t.tsv:2")], [])
+
+
+@pytest.mark.parametrize(
+    ("label", "is_advised"),
+    [
+        *((text, True) for text in ("0,77", "1.234,5", "3 %", "-3%", "1 234")),
+        *((text, False) for text in ("good", "", "1e999", "nan", "12 apples")),
+    ],
+)
+def test_numbers_in_another_form_are_to_be_converted(label, is_advised):
+    with pytest.raises(UserError) as raised:
+        KIND.label_ids([*EXAMPLES, Example(("a",), label, "t.tsv:2")], [])
+    assert ("0,77 is 0.77" in str(raised.value)) == is_advised
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 # Of another form: with a comma, groups of digits or a percent sign.
 _OTHER_FORM = re.compile(r"[-+]?[0-9][0-9.,' \u00a0\u2009\u202f]*%?")
 _ADVICE = (
-    " (convert the column: 0,77 is 0.77, 1.234,5 is 1234.5 and 3 % is 3, for "
-    "example with pandas.read_csv(..., decimal=',', thousands='.'))"
+    " (convert the column, for example with pandas.read_csv: decimal=',', "
+    "thousands='.' for 1.234,5, thousands=',' for 1,234.5; 3 % is written 3)"
 )
 _MAX_FLOAT32 = 3.4028234663852886e38
 

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import sys
 from collections.abc import Iterable, Iterator
 
 from albert_tf.config import Log, require, shown
@@ -26,6 +27,11 @@ CONLL, CONLLU = ".conll", ".conllu"
 _CONLLU_LINE = re.compile(r"[0-9]+([-.][0-9]+)?(?:\t[^\t]+){9}")
 
 
+def _to_stderr(line: str) -> None:
+    # Predictions may be on standard output.
+    print(line, file=sys.stderr, flush=True)
+
+
 def read_conll(
     path: str,
     word_column: int = 0,
@@ -33,7 +39,7 @@ def read_conll(
     *,
     tagged: bool = True,
     skip_bad_rows: bool = False,
-    log: Log = print,
+    log: Log = _to_stderr,
 ) -> list[WordsExample]:
     """Returns the sentences of a file, without its `-DOCSTART-` lines.
 

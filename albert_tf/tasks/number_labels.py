@@ -7,7 +7,7 @@ from albert_tf.tasks.bad_rows import RowError
 
 # Python's float() would also read 1_0.
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-# Of another form: with a comma, groups of digits or a percent sign.
+# Numbers with a comma, groups of digits or a percent sign.
 _OTHER_FORM = re.compile(r"[-+]?[0-9][0-9.,' \u00a0\u2009\u202f]*%?")
 _ADVICE = (
     " (convert the column, for example with pandas.read_csv: decimal=',', "

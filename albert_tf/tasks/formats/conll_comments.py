@@ -67,7 +67,7 @@ class _Words:
             _ENTITY_TAG.fullmatch(tag) for tag in self._tags
         )
         self._have_equals = any("=" in self._others(ln) for ln in sure)
-        # Those that the tag alone decides.
+        # Lines that the tag alone decides, comments and words.
         self._unsure: dict[bool, list[Line]] = {True: [], False: []}
 
     def is_untabbed(self, line: Line) -> bool:

@@ -77,7 +77,7 @@ def test_a_directory_is_loaded(predictor_of, tmp_path):
         for predictor in (Predictor(tmp_path / "model"), Predictor(loaded))
     )
     assert found.probabilities == expected.probabilities
-    with pytest.raises(UserError, match="absent is not a model dir"):
+    with pytest.raises(UserError, match="absent does not exist"):
         Predictor(str(tmp_path / "absent"))
 
 

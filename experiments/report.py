@@ -243,8 +243,9 @@ def _rates_of_tasks(results: TableResults) -> list[Part]:
             texts = [f"{r:g} ({', '.join(n)})" for r, n in rates.items()]
             parts.append(
                 Paragraph(
-                    f"The rates of fine-tuning on {column} differ, so that "
-                    f"its rows are not compared: {'; '.join(texts)}."
+                    f"The rates of fine-tuning on {column} differ, and claims "
+                    "are tested where a seed has one for all rows: "
+                    f"{'; '.join(texts)}."
                 )
             )
     return parts

@@ -160,7 +160,7 @@ def test_a_task_has_its_metric_and_the_score_of_a_linear_model(
     assert " | MRPC f1 | " in text
     (line,) = (x for x in text.splitlines() if x.startswith("| TF-IDF with"))
     assert "| 77.7 |" in line
-    assert "The rates of fine-tuning on MRPC differ" in text
+    assert "The rates of fine-tuning on MRPC differ, and claims are" in text
 
 
 def test_published_columns_that_are_empty_are_not_shown(tmp_path):

@@ -142,7 +142,7 @@ def converted(
 
 
 def _own_settings(task: TaskRecord) -> str:
-    """Returns what predictions lack without the record of a task.
+    """Returns the settings of a task that a form does not store.
 
     The length is among the properties of the model.
     """

@@ -102,7 +102,7 @@ def _kind(path: str) -> str:
 def texts_among(
     paths: Collection[str], left_out: set[str], file_system: Any = files
 ) -> list[str]:
-    """Returns which files of a directory are read, of those that are visible.
+    """Returns the visible files of a directory that are read.
 
     They have a suffix in FORM_OF_SUFFIX, also compressed, or are of a saved
     data set and not held out, see `find_saved`. Others are added to `left_out`.

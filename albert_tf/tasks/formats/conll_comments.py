@@ -132,7 +132,7 @@ class _Words:
         return is_alone
 
     def _others(self, line: Line) -> str:
-        """Returns what a line has beside its word."""
+        """Returns the columns of a line without that of the word."""
         fields = [*line.fields]
         if -len(fields) <= self._word < len(fields):
             del fields[self._word]

@@ -63,10 +63,10 @@ def results(function, length, dtype="float32"):
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
     [
-        ("float64", 1e-12),
-        ("float32", 1e-5),
-        ("bfloat16", 0.05),
-        ("float16", 0.01),
+        ("float64", 1e-13),
+        ("float32", 3e-6),
+        ("bfloat16", 0.03),
+        ("float16", 0.005),
     ],
 )
 @pytest.mark.parametrize("length", MASKS)

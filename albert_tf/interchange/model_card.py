@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import yaml
+
 from albert_tf import __version__
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.io.hub import SCHEME
@@ -87,7 +89,7 @@ def model_card(loaded: LoadedModel, facts: CardFacts) -> str:
         facts = dataclasses.replace(facts, base_model=base)
     metadata = _metadata(loaded, facts)
     parts = [
-        f"---\n{metadata}\n---\n",
+        f"---\n{metadata}---\n",
         f"# {facts.name}\n",
         *_description(loaded),
         *_training(loaded, facts),
@@ -113,9 +115,10 @@ def is_unedited(card: str) -> bool:
 
 
 def _metadata(loaded: LoadedModel, facts: CardFacts) -> str:
-    """Returns the card's metadata for the hub, as YAML."""
-    from huggingface_hub import EvalResult, ModelCardData
+    """Returns the card's metadata for the hub, as YAML.
 
+    Their form is https://huggingface.co/docs/hub/model-cards.
+    """
     head = _head(loaded)
     pipeline = head.pipeline_tag if head else "feature-extraction"
     library = facts.library
@@ -123,32 +126,40 @@ def _metadata(loaded: LoadedModel, facts: CardFacts) -> str:
         library = "albert-tf"
     task = loaded.task.task if loaded.task else ""
     dataset, config = _DATASETS.get(task, ("own-data", None))
-    results = [
-        EvalResult(
-            task_type=pipeline or "other",
-            dataset_type=dataset,
-            dataset_name=_data(loaded),
-            dataset_config=config,
-            dataset_split=config and "validation",
-            metric_type=_METRICS.get(name, name),
-            metric_name=name,
-            metric_value=round(value, 6),
-        )
-        for name, value in facts.metrics.items()
-    ]
     datasets = facts.datasets or ((dataset,) if config else ())
-    card = ModelCardData(
-        library_name=library,
-        pipeline_tag=pipeline,
-        language=[*facts.languages] or None,
-        license=facts.license or None,
-        base_model=facts.base_model.partition("@")[0] or None,
-        datasets=[*datasets] or None,
-        tags=["albert", "albert-tf", *facts.tags],
-        model_name=facts.name.rpartition("/")[2] if results else None,
-        eval_results=results or None,
-    )
-    return str(card.to_yaml())
+    metadata: dict[str, Any] = {
+        "library_name": library,
+        "pipeline_tag": pipeline,
+        "language": [*facts.languages],
+        "license": facts.license,
+        "base_model": facts.base_model.partition("@")[0],
+        "datasets": [*datasets],
+        "tags": ["albert", "albert-tf", *facts.tags],
+    }
+    if facts.metrics:
+        data = {"type": dataset, "name": _data(loaded)}
+        if config:
+            data |= {"config": config, "split": "validation"}
+        metadata["model-index"] = [
+            {
+                "name": facts.name.rpartition("/")[2],
+                "results": [
+                    {
+                        "task": {"type": pipeline or "other"},
+                        "dataset": data,
+                        "metrics": [*_metrics(facts.metrics)],
+                    }
+                ],
+            }
+        ]
+    known = {name: value for name, value in metadata.items() if value}
+    return str(yaml.safe_dump(known, sort_keys=False, allow_unicode=True))
+
+
+def _metrics(metrics: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+    for name, value in metrics.items():
+        metric = _METRICS.get(name, name)
+        yield {"type": metric, "name": name, "value": round(value, 6)}
 
 
 def _data(loaded: LoadedModel) -> str:

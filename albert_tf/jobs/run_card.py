@@ -52,11 +52,6 @@ def write_card(run_dir: str, load: Callable[[], LoadedModel], log: Log) -> None:
             **facts_of_run(run_dir),
         )
         files.write(path, model_card(load(), facts).encode())
-    except ModuleNotFoundError as error:
-        log(
-            f"{path}, the model card, was not written: it needs {error.name} "
-            f"(pip install {error.name})."
-        )
     except Exception as error:
         log(
             f"WARNING: {path} was not written "

@@ -1,8 +1,8 @@
 """Metrics and predictions of a model, or several, on held-out examples.
 
-python -m bin.evaluate --task=MRPC --data_dir=glue/MRPC \\
-    --model_dir=runs/mrpc/model --output_dir=runs/mrpc/evaluation
-python -m bin.evaluate --task=MRPC --data_dir=glue/MRPC --split=test \\
+python -m bin.evaluate --data_dir=glue/MRPC --model_dir=runs/mrpc/model \\
+    --output_dir=runs/mrpc/evaluation
+python -m bin.evaluate --data_dir=glue/MRPC --split=test \\
     --model_dir=runs/a,runs/b,runs/c --submission=glue.zip
 python -m bin.evaluate --task=pretraining --data_dir=shards \\
     --model_dir=runs/tiny/model
@@ -39,7 +39,8 @@ def define_flags() -> None:
     own_rows.define_flag()
     tasks.define_flags(
         "Task to evaluate; pretraining: masked LM and the sentence objective "
-        "of held-out shards.",
+        "of held-out shards. Default: that of the model (task.json), with the "
+        "columns of its training.",
         [_PRETRAINING],
         "Directory of the task's files, or of the shards.",
     )
@@ -78,7 +79,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("seed", 12345, "Seed of the masks.", lower_bound=0)
     command_line.define_settings(MaskingConfig())
     command_line.written_as("submission", [".zip"])
-    command_line.required("task", "data_dir", "model_dir")
+    command_line.required("data_dir", "model_dir")
 
 
 # Flags that only one sort of evaluation reads.
@@ -105,7 +106,7 @@ def _evaluate() -> None:
         metrics = _evaluate_pretraining()
     else:
         _refuse(_OF_PRETRAINING, f"is for --task={_PRETRAINING}")
-        task = tasks.chosen()
+        task = tasks.chosen(FLAGS.model_dir[0])
         splits = {"": FLAGS.split} if FLAGS.split else dict(task.evaluated)
         _check_flags(task, set(splits.values()))
         command_line.load_tensorflow()

@@ -44,7 +44,8 @@ def define_flags() -> None:
         upper_bound=2**31 - 1,
     )
     tasks.define_flags(
-        "Task to evaluate the exported model on, beside the one in float32."
+        "Task to evaluate the exported model on, beside the one in float32, "
+        "with --data_dir. Default: that of the model."
     )
     command_line.required("model_dir", "export_dir")
 
@@ -68,7 +69,7 @@ def _metrics(task: Task, precision: str) -> dict[str, float]:
 
 
 def main() -> None:
-    task = tasks.chosen_if_any()
+    task = tasks.chosen_if_any(FLAGS.model_dir)
     command_line.load_tensorflow()
     from albert_tf.cluster.environment import source_commit
     from albert_tf.interchange.export.exported_weights import PRECISIONS

@@ -1,6 +1,6 @@
 """The report of a run that has ended, as bin.pretrain and bin.finetune write.
 
-python -m bin.report --run_dir=runs/mrpc/run-1 --task=MRPC --data_dir=glue/MRPC
+python -m bin.report --run_dir=runs/mrpc/run-1 --data_dir=glue/MRPC
 python -m bin.report --run_dir=runs/tiny --eval_data=shards
 """
 
@@ -19,7 +19,7 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     own_rows.define_flag()
-    tasks.define_flags("Task of a fine-tuning run.")
+    tasks.define_flags("Task of a fine-tuning run. Default: its model's.")
     tasks.define_feature_flags()
     flags.DEFINE_string("run_dir", None, "Run directory, of a run that ended.")
     flags.DEFINE_string(
@@ -52,11 +52,10 @@ def main() -> None:
         f"{FLAGS.run_dir} is a training of embeddings, which has no report; "
         "python -m bin.show_results prints its evaluations.",
     )
-    task = tasks.chosen_if_any()
+    task = tasks.chosen_if_any(FLAGS.run_dir if job == "finetune" else "")
     require(
         job != "finetune" or task is not None,
-        f"{FLAGS.run_dir} is a fine-tuning run: give its --task and "
-        "--data_dir too.",
+        f"{FLAGS.run_dir} is a fine-tuning run: give its --data_dir too.",
     )
     require(
         job == "finetune" or task is None,

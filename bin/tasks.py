@@ -17,6 +17,7 @@ from albert_tf.tasks.formats.rows import Reading
 from albert_tf.tasks.formats.tables import QUOTING
 from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
 from albert_tf.tasks.splits import DEFAULT_FRACTION, Split
+from bin import command_line
 
 FLAGS = flags.FLAGS
 # --helpshort lists them as flags of the program.
@@ -107,12 +108,16 @@ def define_feature_flags() -> None:
     )
 
 
-def chosen() -> Task:
+def chosen(model_dir: str = "") -> Task:
     """Returns the task of the flags that `define_flags` defines.
 
+    Without --task it is the one that `model_dir` was fine-tuned for.
+
     Raises:
-        UserError: when they do not go together.
+        UserError: when they do not go together, or the model has no task.
     """
+    if model_dir and not FLAGS.task:
+        _choose_task_of(model_dir)
     task = _chosen()
     require(
         not FLAGS["label_separator"].present
@@ -120,6 +125,27 @@ def chosen() -> Task:
         f"--label_separator is for several labels; {task.name} has one.",
     )
     return task
+
+
+def _choose_task_of(model_dir: str) -> None:
+    """Sets --task, and --columns where they are not given, to a model's."""
+    command_line.load_tensorflow()
+    from albert_tf.interchange.model_directory import load_task_record
+
+    record = load_task_record(model_dir)
+    require(
+        record is not None,
+        f"{model_dir} has no record of a task (task.json); give --task.",
+    )
+    known = FLAGS["task"].parser.enum_values
+    require(
+        record.task in known,
+        f"{model_dir} was fine-tuned for {record.task}, which is not among "
+        f"{', '.join(known)}; --import=MODULE adds tasks of your own.",
+    )
+    FLAGS.task = _CUSTOM if FLAGS.columns else record.task
+    if record.task == _CUSTOM and not FLAGS.columns:
+        FLAGS.columns = [*record.columns]
 
 
 def _chosen() -> Task:
@@ -158,12 +184,15 @@ def _chosen() -> Task:
     return TASKS[FLAGS.task]
 
 
-def chosen_if_any() -> Task | None:
-    """Returns the task, None without --task and --data_dir."""
-    given = (FLAGS.task, FLAGS.data_dir)
+def chosen_if_any(model_dir: str = "") -> Task | None:
+    """Returns the task, None without --task and --data_dir.
+
+    With --data_dir alone it is the one that `model_dir` was fine-tuned for.
+    """
+    given = (FLAGS.task or (FLAGS.data_dir and model_dir), FLAGS.data_dir)
     others = (FLAGS.columns, *(FLAGS[name].present for name in OF_OWN_FILES))
     require(
         all(given) or not any((*given, *others)),
         "--task and --data_dir go together; give both.",
     )
-    return chosen() if FLAGS.task else None
+    return chosen(model_dir) if FLAGS.data_dir else None

@@ -124,15 +124,27 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     stored = pretrained.read_model_files(directory)
     description = stored.description
     tokenizer = load_fitting_tokenizer(directory, stored.config)
-    task = None
-    # A record of another model may have stayed there.
-    if description.ours:
-        task = read_task_record(
-            directory, stored.config.max_position_embeddings
-        )
+    task = _task_record(directory, stored)
     (kind,) = description.kinds
     model, _ = pretrained.restore_model(models()[kind], stored, dtype=dtype)
     return LoadedModel(model, tokenizer, description.max_seq_length, task)
+
+
+def load_task_record(directory: str) -> TaskRecord | None:
+    """Returns the task of a model without loading it, None without a record.
+
+    `directory` is what `load_model_directory` takes, and the errors are the
+    same.
+    """
+    directory = local_model(directory)
+    return _task_record(directory, pretrained.read_model_files(directory))
+
+
+def _task_record(directory: str, stored: StoredModel) -> TaskRecord | None:
+    # A record of another model may have stayed there.
+    if not stored.description.ours:
+        return None
+    return read_task_record(directory, stored.config.max_position_embeddings)
 
 
 def load_fitting_tokenizer(path: str, config: ModelConfig) -> Tokenizer:

@@ -18,18 +18,23 @@ from program_runner import run_program
 from training_fixtures import write_task
 
 from albert_tf.config import (
+    FeatureConfig,
     FinetuneConfig,
     ModelConfig,
     UserError,
     override,
     to_dict,
 )
+from albert_tf.interchange import model_directory
+from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.base import Prediction
 from albert_tf.tasks.recipes import RECIPES, with_recipe
 from bin import command_line, evaluate, finetune, tasks
 from data_prep.pretraining import pretraining_data
+
+COLUMNS = ["text=review", "label=verdict"]
 
 
 def program(command, stdin=""):
@@ -278,7 +283,7 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
         ),
         (
             "report --run_dir={t}/finetune",
-            "finetune is a fine-tuning run: give its --task and --data_dir",
+            "finetune is a fine-tuning run: give its --data_dir",
         ),
         (
             "report --run_dir={t}/pretrain --task=RTE --data_dir=a",
@@ -336,6 +341,53 @@ def test_mistakes(tmp_path, command, message):
     line = refused(command.format(t=tmp_path))
     assert re.search(message.replace("{t}", str(tmp_path)), line), line
     assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize(
+    ("record", "flags", "expected"),
+    [
+        (TaskRecord("MRPC", FeatureConfig()), [], ("MRPC", [])),
+        (
+            TaskRecord("custom", FeatureConfig(), columns=COLUMNS),
+            [],
+            ("custom", COLUMNS),
+        ),
+        # The columns of a task that finds them itself are found again.
+        (
+            TaskRecord("classification", FeatureConfig(), columns=COLUMNS),
+            [],
+            ("classification", []),
+        ),
+        (
+            TaskRecord("classification", FeatureConfig(), columns=COLUMNS),
+            ["--columns=text=a,number=b"],
+            ("custom", ["text=a", "number=b"]),
+        ),
+        (TaskRecord("MRPC", FeatureConfig()), ["--task=RTE"], ("RTE", [])),
+        (
+            TaskRecord("mood", FeatureConfig()),
+            [],
+            "a was fine-tuned for mood, which is not among CoLA, ",
+        ),
+        (None, [], "a has no record of a task (task.json); give --task."),
+    ],
+)
+def test_the_task_of_a_model(monkeypatch, record, flags, expected):
+    monkeypatch.setattr(
+        model_directory, "load_task_record", lambda path: record
+    )
+    found = []
+
+    def main():
+        task = tasks.chosen("a")
+        found.append((task.name, FLAGS.columns))
+
+    given = ["--data_dir=a", "--model_dir=a", *flags]
+    done = run_program("evaluate", *given, main=main)
+    if isinstance(expected, str):
+        assert expected in done.error
+    else:
+        assert found == [expected]
 
 
 def test_shards_are_built_by_as_many_workers_as_are_wanted(monkeypatch):

@@ -43,9 +43,9 @@ _RENAMED = {
 # Name of the column with what prevents a prediction.
 _ERROR = "error"
 _PARQUET_ROWS = 1024
-# Keys of what Arrow's metadata say of the columns: those of `datasets`, which
-# reads columns without them, and of pandas.
-_OF_DATASETS, _OF_PANDAS = b"huggingface", b"pandas"
+# The key of what Arrow's metadata say of columns to pandas, which reads no
+# others. `datasets` reads others too, and finds the names of its classes.
+_OF_PANDAS = b"pandas"
 # What pandas calls the types of added columns.
 _PANDAS_TYPES = {
     "string": ("unicode", "object"),
@@ -353,7 +353,6 @@ class _ParquetWriter(_Writer):
                 ]
             )
         metadata = dict(own.metadata or {})
-        metadata.pop(_OF_DATASETS, None)
         if of_pandas := metadata.pop(_OF_PANDAS, b""):
             with contextlib.suppress(KeyError, TypeError, ValueError):
                 metadata[_OF_PANDAS] = _with_columns(of_pandas, added)

@@ -210,8 +210,8 @@ class AnswerableSpanHead(Head):
             """Returns `[batch, starts, seq]`."""
             return logits * allowed + barred
 
-        logits = ops.transpose(self.start(hidden), (0, 2, 1))
-        start_logits = masked(_float32(logits))
+        logits = _float32(ops.squeeze(self.start(hidden), -1))
+        start_logits = masked(ops.expand_dims(logits, 1))
         unanswerable_logits = self._unanswerable_logits(
             hidden, start_logits, dropout_keys, training
         )

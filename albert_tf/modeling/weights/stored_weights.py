@@ -27,6 +27,8 @@ from albert_tf.modeling.weights.names import (
 _MAX_LISTED = 500
 # Names of the encoder's weights begin so.
 _ENCODER_PREFIX = {"google": "bert/", "huggingface": "albert."}
+# The head whose weights are tied to the embeddings.
+_MASKED_LM = "masked_lm"
 _PROJECTION = "albert.encoder.embedding_hidden_mapping_in."
 
 
@@ -40,12 +42,15 @@ class StoredWeights:
         shapes: by name.
         read: returns the float32 array of a name; raises UserError when it is
             damaged.
+        check_tied: raises UserError where the masked-LM head has weights of
+            its own for what is one weight here.
     """
 
     source: str
     form: str
     shapes: Mapping[str, tuple[int, ...]]
     read: Callable[[str], np.ndarray]
+    check_tied: Callable[[], None] = lambda: None
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -197,6 +202,8 @@ def load_stored_weights(
     ]
     if allow_missing:
         rows = [row for row in rows if row.name in stored.shapes]
+    if any(row.head == _MASKED_LM for row in rows):
+        stored.check_tied()
     assign_weights(rows, stored, unexpected)
     filled = {id(row.variable) for row in rows}
     fresh = {r.variable.path for r in every if id(r.variable) not in filled}

@@ -104,9 +104,9 @@ def open_weights(path: str) -> StoredWeights:
     Of whatever the model was an attribute (`module.` of DataParallel,
     `_orig_mod.` of torch.compile) is no part of the names. A bare encoder's
     get the prefix `albert.`; the position numbers that
-    older releases wrote are dropped. So are tied weights, after a comparison
-    with the original: of shapes here, of bits when it is read. Arrays are read
-    one at a time, as float32.
+    older releases wrote are dropped. So are the copies of tied weights, which
+    `check_tied` compares with them, bit by bit. Arrays are read one at a time,
+    as float32.
 
     Raises:
         UserError: when the file is missing, not a regular one, damaged, repeats
@@ -125,23 +125,24 @@ def open_weights(path: str) -> StoredWeights:
         for name, original in _TIED.items()
         if name in tensors
     }
-    for original, (name, (_, tensor)) in copies.items():
-        if original in tensors and tensors[original][1].shape != tensor.shape:
-            raise _untied(path, name, original)
 
     def read(name: str) -> np.ndarray:
-        value = _read(name, tensors[name])
-        if name in copies:
-            copy, place = copies[name]
-            if _read(copy, place).tobytes() != value.tobytes():
-                raise _untied(path, copy, name)
-        return value
+        return _read(name, tensors[name])
+
+    def check_tied() -> None:
+        for original, (name, copy) in copies.items():
+            if original in tensors and (
+                tensors[original][1].shape != copy[1].shape
+                or read(original).tobytes() != _read(name, copy).tobytes()
+            ):
+                raise _untied(path, name, original)
 
     return StoredWeights(
         source=path,
         form="huggingface",
         shapes={name: tensor.shape for name, (_, tensor) in tensors.items()},
         read=read,
+        check_tied=check_tied,
     )
 
 
@@ -337,5 +338,6 @@ def _unreadable(path: str, reason: str) -> UserError:
 def _untied(path: str, name: str, original: str) -> UserError:
     return UserError(
         f"{path}: {name} differs from {original}; only models with "
-        "tie_word_embeddings are read, in which they are one."
+        "tie_word_embeddings have a masked-LM head here, in which they are "
+        "one. Fine-tuning, and bin.convert with --head=none, leave it out."
     )

@@ -21,6 +21,7 @@ from albert_tf.io import files
 from albert_tf.modeling.models import (
     AlbertForAnswerableQuestions,
     AlbertForClassification,
+    AlbertForMaskedLM,
     AlbertForPretraining,
     AlbertForQuestionAnswering,
     AlbertModel,
@@ -217,6 +218,19 @@ def test_heads_of_both_classes_are_loaded(saved, capsys):
         assert "Initialised" not in printed
     with pytest.raises(UserError, match="a new head sentence_order, which"):
         AlbertForPretraining.from_pretrained(saved("AlbertForMaskedLM"))
+
+
+def test_words_of_their_own_in_the_masked_lm_head(copied):
+    """Where transformers had tie_word_embeddings=False."""
+    directory = copied("AlbertForMaskedLM")
+    name = "predictions.decoder.weight"
+    words = "albert.embeddings.word_embeddings.weight"
+    reweighed(directory, lambda w: w.update({name: w[words] + 1}))
+    with pytest.raises(UserError, match=f"{name} differs from {words}"):
+        AlbertForMaskedLM.from_pretrained(directory)
+    model = AlbertModel.from_pretrained(directory)
+    theirs = values_of(model_of("AlbertForMaskedLM").encoder)
+    assert_same(values_of(model.encoder), theirs)
 
 
 def test_files_without_a_pooler(copied, capsys):

@@ -266,13 +266,13 @@ class SentencePieceTokenizer(Tokenizer):
         return sentencepiece_model_pb2.ModelProto.FromString(self.model_bytes)
 
     def _config(self) -> dict[str, Any]:
-        config: dict[str, Any] = {**self.settings, "remove_space": True}
-        trainer = self._model().trainer_spec
-        if trainer.model_type != trainer.UNIGRAM or self.no_json_reason():
-            # AlbertTokenizer would make a Unigram of it; this class runs
-            # tokenizer.json as it is, and nothing else.
-            config["tokenizer_class"] = "PreTrainedTokenizerFast"
-        return config
+        return {
+            **self.settings,
+            "remove_space": True,
+            # It runs tokenizer.json as it is. AlbertTokenizer of version 5
+            # makes a Unigram of any vocabulary, and drops vowel signs.
+            "tokenizer_class": "PreTrainedTokenizerFast",
+        }
 
     def _is_text(self, piece_id: int) -> bool:
         model = self._processor

@@ -90,9 +90,11 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     kind: Any = SentencePieceTokenizer
     vocabulary: Any
     settings: dict[str, bool] = {}
+    is_run = False
     if os.path.basename(path) == JSON_FILE:
+        is_run = config.get("tokenizer_class") in _GENERIC_CLASSES
         model, vocabulary, settings, added = read_tokenizer_json(
-            path, is_run=config.get("tokenizer_class") in _GENERIC_CLASSES
+            path, is_run=is_run
         )
         if model == "WordPiece":
             kind = WordPieceTokenizer
@@ -102,7 +104,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         vocabulary = read_piece_scores(path)
     else:
         vocabulary = read_at_most(path, MAX_VOCABULARY_BYTES)
-    settings = settings | _configured(kind, config, config_path)
+    if not is_run:
+        settings = settings | _configured(kind, config, config_path)
     tokenizer = kind(vocabulary, source=path, **settings)
     if added is None:
         added = _added_tokens(directory, config, tokenizer.vocab_size)

@@ -110,18 +110,6 @@ def test_merges_that_overlap(words):
         assert ids == ours.encode(text)
 
 
-def test_transformers_runs_the_file_of_other_types(tmp_path):
-    """AlbertTokenizer would make a Unigram of any vocabulary."""
-    for kind, name in (
-        ("unigram", "AlbertTokenizer"),
-        ("bpe", "PreTrainedTokenizerFast"),
-        ("char", "PreTrainedTokenizerFast"),
-    ):
-        trained(kind).save(tmp_path)
-        config = read_json(tmp_path / "tokenizer_config.json")
-        assert config["tokenizer_class"] == name
-
-
 def first_text(change):
     def of_model(model):
         change(next(p for p in model.pieces if p.type == KINDS.NORMAL))

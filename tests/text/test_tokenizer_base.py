@@ -24,7 +24,7 @@ SAVED = {
         "spiece.model",
         COMMON
         | {
-            "tokenizer_class": "AlbertTokenizer",
+            "tokenizer_class": "PreTrainedTokenizerFast",
             "keep_accents": True,
             "remove_space": True,
             "bos_token": "[CLS]",

@@ -307,6 +307,18 @@ def test_a_file_that_frames_no_texts(
         load_tokenizer(directory)
 
 
+@pytest.mark.parametrize("class_name", ["TokenizersBackend", "AlbertTokenizer"])
+def test_classes_that_run_the_file_clean_up_as_it_says(
+    tiny_tokenizer, tmp_path, class_name
+):
+    directory = resaved(tiny_tokenizer, tmp_path)
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": class_name, "do_lower_case": False})
+    )
+    is_lower = class_name == "TokenizersBackend"
+    assert load_tokenizer(directory).settings["do_lower_case"] == is_lower
+
+
 def test_bert_processing_frames_as_here(tiny_tokenizer, tmp_path):
     directory = resaved(tiny_tokenizer, tmp_path)
     names = {"sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}

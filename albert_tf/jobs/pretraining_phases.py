@@ -40,7 +40,12 @@ def open_phases(
     eval_data: Sequence[str],
     max_copied_bytes: float,
 ) -> list[Phase]:
-    """Returns the phases of a run, before it is extended."""
+    """Returns the phases of a run, before it is extended.
+
+    Raises:
+        UserError: when directories, steps and sizes are not one per phase, or
+            the steps not those of the run.
+    """
     settings, training = config.pretraining, config.training
     require(
         training.num_train_steps > 0,
@@ -102,17 +107,13 @@ def training_sources(
     training = config.training
     weights = _piece_weights(config, phases, tokenizer)
     ends = [*(phase.start for phase in phases[1:]), training.num_train_steps]
-    spans = [
-        (phase, *span)
-        for phase, end in zip(phases, ends, strict=True)
-        for span in itertools.pairwise(
-            [
-                phase.start,
-                *(step for step in maskings if phase.start < step < end),
-                end,
-            ]
-        )
-    ]
+    spans: list[tuple[Phase, int, int]] = []
+    for phase, end in zip(phases, ends, strict=True):
+        changes = [step for step in maskings if phase.start < step < end]
+        edges = [phase.start, *changes, end]
+        spans += [
+            (phase, first, last) for first, last in itertools.pairwise(edges)
+        ]
     sources = [
         PretrainingBatches(
             phase.train,
@@ -120,10 +121,10 @@ def training_sources(
             batch_size=phase.batch_size,
             seed=training.seed,
             training=True,
-            by_length=by_length and end - first >= _MIN_STEPS_BY_LENGTH,
+            by_length=by_length and last - first >= _MIN_STEPS_BY_LENGTH,
             piece_weights=weights,
         )
-        for phase, first, end in spans
+        for phase, first, last in spans
     ]
     starts = [first for _, first, _ in spans]
     return SourceSchedule(sources, starts, [phase.start for phase, *_ in spans])

@@ -26,23 +26,29 @@ from albert_tf.modeling.layers import (
     serializable,
 )
 
+# Each sub-layer has a stream of dropout keys; attention's is divided into one
+# for its weights and one for its output.
+_ATTENTION, _FEED_FORWARD = 0, 1
+_WEIGHTS, _OUTPUT = 0, 1
+
 
 def _is_quantized(layer: keras.layers.Dense) -> bool:
     """Returns whether only Keras can multiply by the kernel."""
     return layer.quantization_mode is not None
 
 
-def _wide(x: Tensor) -> Tensor:
+def _at_least_float32(x: Tensor) -> Tensor:
     """Returns float32, and float64 as it is."""
     return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
 
 
 def _biased_activation(activation: Callable, x: Tensor, bias: Tensor) -> Tensor:
     """Returns `activation(x + bias)`, computed in at least float32."""
-    return ops.cast(activation(_wide(x) + _wide(bias)), x.dtype)
+    total = _at_least_float32(x) + _at_least_float32(bias)
+    return ops.cast(activation(total), x.dtype)
 
 
-def _normalized_sum(
+def _fused_add_and_norm(
     epsilon: float,
     rate: float,
     output: Tensor,
@@ -56,41 +62,41 @@ def _normalized_sum(
 
     Computed in at least float32. `dropout_inputs` is empty where the rate is 0.
     """
-    total = _wide(output) + _wide(bias)
+    total = _at_least_float32(output) + _at_least_float32(bias)
     if rate:
         total = apply_dropout(rate, total, *dropout_inputs)
-    total = total + _wide(hidden)
+    total = total + _at_least_float32(hidden)
     normed = ops.layer_normalization(total, gamma, beta, epsilon=epsilon)
     return ops.cast(normed, output.dtype)
 
 
-class _BlockPart(ConfiguredLayer):
-    """Half of a block: `normalize(dropout(x @ matrix + bias) + hidden)`.
+class _SubLayer(ConfiguredLayer):
+    """Computes `LayerNorm(hidden + dropout(x @ kernel + bias))`.
 
     `call` computes x of hidden and ends with the product, so that `remat` can
-    compute it again by itself; `add_and_normalize` does the rest. The bias is
-    added
+    compute it again by itself. `add_and_norm` does what follows the bias, which
+    is added
 
-    - in inference, and to quantized matrices, by `call`: a Dense layer;
-    - in training by `add_and_normalize`, in one pass over memory with dropout,
-      sum and normalisation (`_normalized_sum`).
+    - in inference, and to quantized kernels, by `call`: a Dense layer;
+    - in training by `add_and_norm`, in one pass over memory with dropout,
+      sum and normalisation (`_fused_add_and_norm`).
     """
 
     output_dense: keras.layers.Dense
     layer_norm: keras.layers.LayerNormalization
     output_dropout: ExampleDropout
 
-    def _adds_bias_later(self, training: bool) -> bool:
-        """Returns whether `add_and_normalize` adds the bias, not `call`."""
+    def _fuses_bias(self, training: bool) -> bool:
+        """Returns whether `add_and_norm` adds the bias, not `call`."""
         return training and not _is_quantized(self.output_dense)
 
-    def _output_product(self, x: Tensor, training: bool) -> Tensor:
+    def _output_projection(self, x: Tensor, training: bool) -> Tensor:
         """Returns `call`'s `[..., H]` of x `[..., width]`."""
-        if self._adds_bias_later(training):
+        if self._fuses_bias(training):
             return ops.matmul(x, self.output_dense.kernel)
         return self.output_dense(x)
 
-    def add_and_normalize(
+    def add_and_norm(
         self,
         output: Tensor,
         hidden: Tensor,
@@ -109,7 +115,7 @@ class _BlockPart(ConfiguredLayer):
         """
         norm, dropout = self.layer_norm, self.output_dropout
         output = ops.reshape(output, ops.shape(hidden))
-        if not self._adds_bias_later(training):
+        if not self._fuses_bias(training):
             output = dropout(
                 output, keys=dropout_keys, training=training, rows=positions
             )
@@ -118,7 +124,7 @@ class _BlockPart(ConfiguredLayer):
         if dropout.rate:
             batch = ops.shape(hidden)[0]
             dropout_inputs = dropout.mask_inputs(batch, dropout_keys, positions)
-        return fused(_normalized_sum, norm.epsilon, dropout.rate)(
+        return fused(_fused_add_and_norm, norm.epsilon, dropout.rate)(
             output,
             self.output_dense.bias,
             hidden,
@@ -129,7 +135,7 @@ class _BlockPart(ConfiguredLayer):
 
 
 @serializable
-class SelfAttention(_BlockPart):
+class SelfAttention(_SubLayer):
     """Multi-head self-attention with residual and normalisation."""
 
     def __init__(self, config: Config, **kwargs: Any) -> None:
@@ -190,7 +196,7 @@ class SelfAttention(_BlockPart):
             dropout=dropout,
         )
         context = ops.reshape(context, (-1, width))
-        return self._output_product(context, training), weights
+        return self._output_projection(context, training), weights
 
     def _split_heads(self, x: Tensor, length: int) -> Tensor:
         """Returns `[batch, length, heads, H / heads]` of `[..., H]`."""
@@ -201,7 +207,8 @@ class SelfAttention(_BlockPart):
     def _weight_rows(self, positions: Tensor) -> Tensor:
         """Returns the numbers `[..., heads, n]` of the weights' rows.
 
-        They do not depend on the width of a batch, which may be cut.
+        The row number uses max_position_embeddings, not the batch's length, so
+        that padding cannot change a mask.
         """
         heads = ops.arange(self.config.num_attention_heads, dtype="int32")
         rows = heads[:, None] * self.config.max_position_embeddings
@@ -209,7 +216,7 @@ class SelfAttention(_BlockPart):
 
 
 @serializable
-class FeedForward(_BlockPart):
+class FeedForward(_SubLayer):
     """Two dense layers with residual and normalisation."""
 
     def __init__(self, config: Config, **kwargs: Any) -> None:
@@ -236,9 +243,8 @@ class FeedForward(_BlockPart):
     def call(self, hidden: Tensor, training: bool = False) -> Tensor:
         """Returns the output `[batch * n, H]` for hidden `[batch, n, H]`."""
         flat = ops.reshape(hidden, (-1, self.config.hidden_size))
-        later = self._adds_bias_later(training)
-        if not later or _is_quantized(self.intermediate):
-            return self._output_product(self.intermediate(flat), training)
+        if not self._fuses_bias(training) or _is_quantized(self.intermediate):
+            return self._output_projection(self.intermediate(flat), training)
         return recomputed_product(_biased_activation, self.activation)(
             ops.cast(self.output_dense.kernel, self.compute_dtype),
             product(flat, self.intermediate.kernel),
@@ -284,27 +290,27 @@ class TransformerBlock(CompositeLayer):
         attention, feed_forward = self.attention, self.feed_forward
         if read_positions is None:
             positions = ops.arange(ops.shape(hidden)[1], dtype="int32")[None]
-            states: tuple[Tensor, ...] = (hidden,)
+            residual, queries = hidden, []
         else:
             positions = read_positions
-            states = (hidden, states_at(hidden, positions))
-        attention_keys = stream_keys(dropout_keys, 0)
+            residual = states_at(hidden, positions)
+            queries = [residual]
+        attention_keys = stream_keys(dropout_keys, _ATTENTION)
         output, weights = (apply_attention or attention)(
-            *states,
+            hidden,
+            *queries,
             positions=positions,
             attend=attend,
-            dropout_keys=stream_keys(attention_keys, 0),
+            dropout_keys=stream_keys(attention_keys, _WEIGHTS),
             training=training,
         )
-        hidden = attention.add_and_normalize(
-            output,
-            states[-1],
-            stream_keys(attention_keys, 1),
-            positions,
-            training,
+        output_keys = stream_keys(attention_keys, _OUTPUT)
+        hidden = attention.add_and_norm(
+            output, residual, output_keys, positions, training
         )
         output = feed_forward(hidden, training=training)
-        hidden = feed_forward.add_and_normalize(
-            output, hidden, stream_keys(dropout_keys, 1), positions, training
+        output_keys = stream_keys(dropout_keys, _FEED_FORWARD)
+        hidden = feed_forward.add_and_norm(
+            output, hidden, output_keys, positions, training
         )
         return hidden, weights

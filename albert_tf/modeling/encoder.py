@@ -1,7 +1,7 @@
 """The encoder: embeddings, blocks with shared weights, pooler."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -34,15 +34,17 @@ def _name(base: str, number: int) -> str:
     return f"{base}_{number}" if number else base
 
 
-# The block whose attention, or whose whole inside, is computed again in the
-# backward pass, by `remat`.
-REMATERIALIZED: dict[str, Callable] = {
-    "none": lambda block: block,
-    "selective": lambda block: functools.partial(
-        block, apply_attention=recomputed(block.attention)
-    ),
-    "full": recomputed,
-}
+def _checkpointed(block: TransformerBlock, remat: str) -> Callable:
+    """Returns the block, of which the backward pass computes a part again.
+
+    The whole inside ("full"), the attention ("selective") or nothing ("none").
+    """
+    if remat == "full":
+        return recomputed(block)
+    if remat == "selective":
+        attention = recomputed(block.attention)
+        return functools.partial(block.__call__, apply_attention=attention)
+    return block
 
 
 @serializable
@@ -89,8 +91,7 @@ class AlbertEncoder(ConfiguredLayer):
         # Shared weights stay float32 between blocks.
         super().__init__(config, name=name, autocast=False, **kwargs)
         config, policy = self.config, self.dtype_policy
-        self.remat = remat
-        self.attention = attention
+        self.remat, self.attention = remat, attention
         self.plan = sharing_plan(config)
         self.embeddings = Embeddings(config, name="embeddings", dtype=policy)
         self.projection = None
@@ -98,21 +99,8 @@ class AlbertEncoder(ConfiguredLayer):
             self.projection = self.make_dense(
                 "projection", config.hidden_size, config.embedding_size
             )
-
-        @functools.cache
-        def part(kind: Callable, base: str, number: int) -> Any:
-            return kind(config, name=_name(base, number), dtype=policy)
-
         pairs = list(dict.fromkeys(self.plan))
-        self.blocks = [
-            TransformerBlock(
-                part(SelfAttention, "attention", attention),
-                part(FeedForward, "feed_forward", feed_forward),
-                name=_name("block", number),
-                dtype=policy,
-            )
-            for number, (attention, feed_forward) in enumerate(pairs)
-        ]
+        self.blocks = self._make_blocks(pairs)
         self.applications = [pairs.index(pair) for pair in self.plan]
         self.pooler = None
         if pooler:
@@ -120,6 +108,34 @@ class AlbertEncoder(ConfiguredLayer):
         self.seed_generator = None
         if config.hidden_dropout_prob or config.attention_probs_dropout_prob:
             self.seed_generator = keras.random.SeedGenerator()
+
+    def _make_blocks(
+        self, pairs: Sequence[tuple[int, int]]
+    ) -> list[TransformerBlock]:
+        """Returns a block for each pair of ids; equal ids share weights."""
+        config, policy = self.config, self.dtype_policy
+        attentions: dict[int, SelfAttention] = {}
+        feed_forwards: dict[int, FeedForward] = {}
+        blocks = []
+        for number, (attention, feed_forward) in enumerate(pairs):
+            if attention not in attentions:
+                name = _name("attention", attention)
+                attentions[attention] = SelfAttention(
+                    config, name=name, dtype=policy
+                )
+            if feed_forward not in feed_forwards:
+                name = _name("feed_forward", feed_forward)
+                feed_forwards[feed_forward] = FeedForward(
+                    config, name=name, dtype=policy
+                )
+            block = TransformerBlock(
+                attentions[attention],
+                feed_forwards[feed_forward],
+                name=_name("block", number),
+                dtype=policy,
+            )
+            blocks.append(block)
+        return blocks
 
     def call(
         self,
@@ -175,7 +191,7 @@ class AlbertEncoder(ConfiguredLayer):
         for number, block in enumerate(blocks, start=1):
             is_last = number == len(blocks)
             with matrices.next_use(block):
-                hidden, weights = REMATERIALIZED[remat](block)(
+                hidden, weights = _checkpointed(block, remat)(
                     hidden,
                     attend=attend,
                     dropout_keys=stream_keys(dropout_keys, number),
@@ -190,7 +206,7 @@ class AlbertEncoder(ConfiguredLayer):
     def _remat_and_form(
         self, training: bool, output_attentions: bool
     ) -> tuple[str, str]:
-        """Returns names in REMATERIALIZED and FORMS."""
+        """Returns the setting `remat` of this pass, and a name in FORMS."""
         if output_attentions:
             return "none", "with_weights"
         if not training:

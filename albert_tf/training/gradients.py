@@ -197,9 +197,11 @@ def _parts(
     num_rows: int, widths: Sequence[int], *, merge: bool
 ) -> Iterator[tuple[slice, int]]:
     """Yields rows and width of each part, or of merged parts of one width."""
-    part_size, first = num_rows // len(widths), 0
-    for width, group in itertools.groupby(widths):
-        num_parts = len(list(group))
-        for merged in [num_parts] if merge else [1] * num_parts:
-            yield slice(first, first + merged * part_size), width
-            first += merged * part_size
+    runs = [[width] for width in widths]
+    if merge:
+        runs = [list(run) for _, run in itertools.groupby(widths)]
+    part_size, start = num_rows // len(widths), 0
+    for run in runs:
+        stop = start + len(run) * part_size
+        yield slice(start, stop), run[0]
+        start = stop

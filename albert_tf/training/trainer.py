@@ -84,8 +84,15 @@ class Trainer(Evaluator):
         optimizer: OptimizerConfig,
         training: TrainingConfig,
     ) -> None:
-        """Prepares the steps of a new model, `build_model(remat=, attention=,
-        dtype=)`.
+        """Prepares the steps of a new model.
+
+        Args:
+            build_model: called with the arguments `remat`, `attention` and
+                `dtype`.
+            training_loss: what is minimised.
+            strategy: has the replicas.
+            optimizer: its settings.
+            training: the other settings of training.
 
         Raises:
             UserError: for an unknown optimizer, or an invalid pattern of
@@ -121,7 +128,8 @@ class Trainer(Evaluator):
             rate_multipliers(model, optimizer.layer_decay),
             self._average,
         )
-        # Several replicas meet between parts that are compiled.
+        # With several replicas the gradients are all-reduced between compiled
+        # parts, so that the whole step cannot be one XLA program.
         self._xla = training.xla and strategy.num_replicas_in_sync == 1
         self._compiled_step = TracePerShape(self.graph_step, xla=self._xla)
         self._compiled_loop = TracePerShape(self._distributed_train_loop)
@@ -224,6 +232,7 @@ class Trainer(Evaluator):
             batches: rows `rows()` of the global batches, with
                 `example_numbers` `[rows]`.
             num_applications: of the model's blocks; None: all.
+            loss_limit: the largest loss of a step that changes weights.
             stop_requested: whether this worker is to stop.
         """
         controls = (
@@ -232,18 +241,34 @@ class Trainer(Evaluator):
         )
         if self._training_config.steps_per_loop == 1:
             return [
-                tf.nest.map_structure(
-                    float,
-                    self._compiled_step(
-                        batch["input_ids"].shape,
-                        distribute_rows(self.strategy, _per_row(batch)),
-                        *controls,
-                        num_applications=num_applications,
-                        part_widths=self.part_widths(batch),
-                    ),
-                )
+                self._run_step(batch, controls, num_applications)
                 for batch in batches
             ]
+        return self._run_loop(batches, controls, num_applications)
+
+    def _run_step(
+        self,
+        batch: Batch,
+        controls: tuple[tf.Tensor, tf.Tensor],
+        num_applications: int | None,
+    ) -> StepResult:
+        """Returns the result of one step, in parts of the batch's widths."""
+        result = self._compiled_step(
+            batch["input_ids"].shape,
+            distribute_rows(self.strategy, _per_row(batch)),
+            *controls,
+            num_applications=num_applications,
+            part_widths=self.part_widths(batch),
+        )
+        return tf.nest.map_structure(float, result)
+
+    def _run_loop(
+        self,
+        batches: Sequence[Batch],
+        controls: tuple[tf.Tensor, tf.Tensor],
+        num_applications: int | None,
+    ) -> list[StepResult]:
+        """Returns the results of the steps of one compiled loop."""
         stack = self._stack(batches)
         columns = self._compiled_loop(
             stack["input_ids"].shape,

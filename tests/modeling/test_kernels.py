@@ -43,7 +43,7 @@ def sum_case(kind, rate=0.0, rows=False):
     drawing = [KEYS] if rate else []
     if rows:
         drawing.append(tf.constant([[0, 3, 3, 9, 0]] * 3))
-    return blocks._normalized_sum, (1e-6, rate), given + drawing
+    return blocks._fused_add_and_norm, (1e-6, rate), given + drawing
 
 
 def dropped_case(kind):
@@ -98,7 +98,7 @@ def test_half_precision_is_summed_in_float32():
     rise = tf.constant([[[0, 2, 4, 6]]], "bfloat16")
     given = [ones * 256 + rise, ones[0, 0], ones, tf.ones(4), tf.zeros(4)]
     (found,) = np.asarray(
-        fused(blocks._normalized_sum, 1e-6, 0.0)(*given), "float64"
+        fused(blocks._fused_add_and_norm, 1e-6, 0.0)(*given), "float64"
     )[0]
     np.testing.assert_allclose(
         found, np.array([-3, -1, 1, 3]) / math.sqrt(5), rtol=4e-3

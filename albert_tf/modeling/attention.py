@@ -14,7 +14,7 @@ from keras import ops
 from albert_tf.config import ModelConfig, require
 from albert_tf.modeling.device_kernels import (
     KERNELS,
-    attend_by,
+    kernel_attention,
     kernel_of_device,
     kernel_problem,
 )
@@ -118,7 +118,7 @@ def attend_in_chunks(
     return context[:, :count], None
 
 
-def _attend_by(
+def _without_weights(
     kernel: str,
     query: Tensor,
     key: Tensor,
@@ -126,16 +126,20 @@ def _attend_by(
     mask_logits: Tensor,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Returns the context by a kernel, which drops no weights."""
-    return attend_by(kernel, query, key, value, mask_logits), None
+    """Returns the context by a kernel, which has no dropout, and None."""
+    return kernel_attention(kernel, query, key, value, mask_logits), None
 
 
-# Functions with the arguments of `attend`: for who reads the weights, and, with
-# None perhaps in their place, by values of --attention ("plain": no kernel).
+# Each has the arguments of `attend`. `with_weights` returns the attention
+# weights; the others, which `--attention` selects, may return None in their
+# place.
 FORMS: dict[str, Callable] = {
     "with_weights": attend,
     "plain": attend_in_chunks,
-    **{kernel: functools.partial(_attend_by, kernel) for kernel in KERNELS},
+    **{
+        kernel: functools.partial(_without_weights, kernel)
+        for kernel in KERNELS
+    },
 }
 
 

@@ -205,7 +205,7 @@ def kernel_problem(name: str, config: ModelConfig, dtype: str) -> str:
     return ""
 
 
-def attend_by(
+def kernel_attention(
     name: str, query: Tensor, key: Tensor, value: Tensor, mask_logits: Tensor
 ) -> Tensor:
     """Returns the context as `attend`, in memory linear in the length.
@@ -219,25 +219,25 @@ def attend_by(
         "any; set it to plain, or drop the rest of the last batch.",
     )
     mask_logits = ops.cast(mask_logits, query.dtype)
-    tensors = in_whole_blocks(KERNELS[name], query, key, value, mask_logits)
-    return _called(name)(*tensors)[:, : query.shape[1]]
+    tensors = pad_to_blocks(KERNELS[name], query, key, value, mask_logits)
+    return _backend_function(name)(*tensors)[:, : query.shape[1]]
 
 
-def in_whole_blocks(
+def pad_to_blocks(
     kernel: Kernel, query: Tensor, *others: Tensor
 ) -> list[Tensor]:
     """Returns queries, keys, values and logits of the mask, padded."""
     key, value, mask_logits = others
     rows, columns = kernel.block
     return [
-        _filled(query, 1, rows),
-        _filled(key, 1, columns),
-        _filled(value, 1, columns),
-        _filled(mask_logits, 3, columns, _FILLED_KEY),
+        _pad_axis(query, 1, rows),
+        _pad_axis(key, 1, columns),
+        _pad_axis(value, 1, columns),
+        _pad_axis(mask_logits, 3, columns, _FILLED_KEY),
     ]
 
 
-def _filled(x: Tensor, axis: int, unit: int, value: float = 0.0) -> Tensor:
+def _pad_axis(x: Tensor, axis: int, unit: int, value: float = 0.0) -> Tensor:
     """Returns x with values behind, so that the axis is a multiple of unit."""
     missing = -x.shape[axis] % unit
     if not missing:
@@ -248,17 +248,17 @@ def _filled(x: Tensor, axis: int, unit: int, value: float = 0.0) -> Tensor:
 
 
 @functools.cache
-def _called(name: str) -> Callable:
+def _backend_function(name: str) -> Callable:
     """Returns the kernel as a function of this backend's tensors."""
     if not ON_TENSORFLOW:
         return KERNELS[name].function
     return with_gradient(
-        functools.partial(_converted, name, _forward),
-        functools.partial(_converted, name, _backward),
+        functools.partial(_as_tensorflow_operation, name, _vjp_forward),
+        functools.partial(_as_tensorflow_operation, name, _vjp_backward),
     )
 
 
-def _forward(function: Callable, *tensors: Any) -> tuple:
+def _vjp_forward(function: Callable, *tensors: Any) -> tuple:
     """Returns the context, and what the gradient needs of the way there."""
     import jax
 
@@ -269,10 +269,10 @@ def _forward(function: Callable, *tensors: Any) -> tuple:
     return context, *jax.tree.leaves(pullback)
 
 
-def _backward(function: Callable, gradient: Any, *tensors: Any) -> tuple:
+def _vjp_backward(function: Callable, gradient: Any, *tensors: Any) -> tuple:
     """Returns the gradients of queries, keys and values.
 
-    `tensors` are those of `_forward`, then what it has kept.
+    `tensors` are those of `_vjp_forward`, then what it has kept.
     """
     import jax
 
@@ -285,13 +285,16 @@ def _backward(function: Callable, gradient: Any, *tensors: Any) -> tuple:
     return jax.tree.unflatten(structure, tensors[4:])(gradient)
 
 
-def _converted(name: str, direction: Callable, *tensors: Any) -> tuple:
+def _as_tensorflow_operation(
+    name: str, direction: Callable, *tensors: Any
+) -> tuple:
     """Returns the results of a direction, as operations of TensorFlow."""
     import jax
     from jax.experimental import jax2tf
 
     kernel = KERNELS[name]
-    # The GPU and its memory are TensorFlow's.
+    # The GPU and its memory are TensorFlow's. JAX has no public switch for one
+    # conversion: its first operation would start every device that it finds.
     jax.config.update("jax_platforms", "cpu")
     allowed = map(
         jax.export.DisabledSafetyCheck.custom_call, kernel.custom_calls
@@ -315,6 +318,8 @@ def _checks_left_to_xla() -> Iterator[None]:
 
     XLA asks cuDNN, when it compiles the program for the GPU.
     """
+    # The functions are private, but JAX has no public switch: its attention
+    # calls them whenever it is traced, also for a device that is not JAX's.
     from jax._src.cudnn import fused_attention_stablehlo as cudnn
 
     with (

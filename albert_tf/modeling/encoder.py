@@ -27,7 +27,7 @@ from albert_tf.modeling.layers import (
     Embeddings,
     serializable,
 )
-from albert_tf.modeling.weight_values import SharedMatrices, recomputed
+from albert_tf.modeling.weight_values import SharedKernelGradients, recomputed
 
 
 def _name(base: str, number: int) -> str:
@@ -184,13 +184,17 @@ class AlbertEncoder(ConfiguredLayer):
         remat, form = self._remat_and_form(training, output_attentions)
         mask = mask_to_logits(features["input_mask"], self.compute_dtype)
         attend = functools.partial(FORMS[form], mask_logits=mask)
-        matrices = SharedMatrices(blocks, self.dtype_policy, training=training)
+        kernels = SharedKernelGradients(
+            blocks, self.dtype_policy, training=training
+        )
         outputs: dict[str, Any] = {"hidden_states": [hidden]}
         if output_attentions:
             outputs["attentions"] = []
         for number, block in enumerate(blocks, start=1):
             is_last = number == len(blocks)
-            with matrices.next_use(block):
+            # Each application reads the kernels through the one before, so that
+            # their gradients accumulate one by one.
+            with kernels.application_of(block):
                 hidden, weights = _checkpointed(block, remat)(
                     hidden,
                     attend=attend,

@@ -1,12 +1,14 @@
-"""Fused kernels for training: chains of small operations in few passes.
+"""Functions whose gradients TensorFlow takes in less time or memory.
 
 An activation, a normalisation or a mask is a dozen small operations, each a
 pass over memory, forward and backward. On TensorFlow XLA compiles such a chain,
 once as it is and once with its gradient, which computes again what it needs. On
-other backends every kernel is the plain function of `keras.ops`.
+other backends a function is computed as it is, by `keras.ops`, with
+`keras.remat` where its values are not to be kept.
 
-Not in inference: there TensorFlow joins a dense layer with its bias and
-activation by itself, which a compiled function would prevent.
+The blocks fuse such chains in training alone: in inference TensorFlow joins a
+dense layer with its bias and activation by itself, which a compiled function
+would prevent. Losses and attention in chunks are computed here in both.
 """
 
 import functools
@@ -342,7 +344,7 @@ def _sum(total: Tensor, part: Tensor) -> Tensor:
     return total + keras.ops.cast(part, total.dtype)
 
 
-def shared_use(
+def chain_gradients(
     weight: Tensor, value: Tensor, is_last: bool
 ) -> tuple[Tensor, Tensor]:
     """Returns a shared weight's value for one use, and the weight for the next.

@@ -1,7 +1,8 @@
-"""Weights as values: passed on between block applications, and recomputed.
+"""Weights as values: gradients of shared kernels, and recomputation.
 
-A variable stands for its value in a scope, so that a layer need not know where
-the value comes from.
+The gradient of a kernel that several applications of blocks share is
+accumulated one application after another. Keras' StatelessScope substitutes a
+tensor for each variable, so that the layers stay unchanged.
 """
 
 import collections
@@ -12,7 +13,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.kernels import rematerialized, shared_use
+from albert_tf.modeling.kernels import chain_gradients, rematerialized
 
 
 def _read(variable: keras.Variable) -> Tensor:
@@ -31,13 +32,13 @@ def _scope(
     return scope
 
 
-class SharedMatrices:
-    """The matrices that several block applications of a pass use.
+class SharedKernelGradients:
+    """The kernels that several block applications of a pass use.
 
-    In training an application hands a matrix on to the next one that uses it,
+    In training an application hands a kernel on to the next one that uses it,
     so that the gradients of the uses are added one by one. Otherwise all of
     them, which fill the memory of a large model, would be kept until the last
-    is there. In a precision below the variables' each matrix is cast once.
+    is there. In a precision below the variables' each kernel is cast once.
     """
 
     def __init__(
@@ -57,10 +58,10 @@ class SharedMatrices:
             for variable in block.weights
             if _is_matrix(variable)
         )
-        self._uses_left = {path: n for path, n in uses.items() if n > 1}
+        self._remaining_uses = {path: n for path, n in uses.items() if n > 1}
         self._values: dict[str, tuple[Tensor, Tensor]] = {}
 
-    def next_use(
+    def application_of(
         self, block: keras.layers.Layer
     ) -> contextlib.AbstractContextManager:
         """Returns a context for the next application, which is of `block`.
@@ -73,14 +74,14 @@ class SharedMatrices:
         return _scope(
             (
                 variable,
-                self._next_value(variable)
-                if variable.path in self._uses_left
+                self._kernel_for_use(variable)
+                if variable.path in self._remaining_uses
                 else _read(variable),
             )
             for variable in block.weights
         )
 
-    def _next_value(self, variable: keras.Variable) -> Tensor:
+    def _kernel_for_use(self, variable: keras.Variable) -> Tensor:
         path = variable.path
         if path not in self._values:
             weight = _read(variable)
@@ -88,9 +89,9 @@ class SharedMatrices:
         weight, value = self._values[path]
         if not self._training:
             return value
-        self._uses_left[path] -= 1
-        is_last = not self._uses_left[path]
-        use, weight = shared_use(weight, value, is_last)
+        self._remaining_uses[path] -= 1
+        is_last = not self._remaining_uses[path]
+        use, weight = chain_gradients(weight, value, is_last)
         self._values[path] = weight, value
         return use
 

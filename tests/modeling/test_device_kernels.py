@@ -19,7 +19,7 @@ from albert_tf.config import (
 )
 from albert_tf.modeling import attention
 from albert_tf.modeling.attention import FORMS, training_form
-from albert_tf.modeling.device_kernels import KERNELS, in_whole_blocks
+from albert_tf.modeling.device_kernels import KERNELS, pad_to_blocks
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.training.job import strategy_for
 
@@ -116,7 +116,7 @@ def test_what_fills_a_block_has_less_weight_than_padding():
     states = [tf.ones((1, n, 2, 8), "bfloat16") for n in (3, 5, 5)]
     mask = tf.constant([[[[0.0, 0, 0, -10000, -10000]]]], "bfloat16")
     kernel = KERNELS["pallas"]
-    filled = in_whole_blocks(kernel, *states, mask)
+    filled = pad_to_blocks(kernel, *states, mask)
     assert [x.shape[1] for x in filled[:3]] == [8, 128, 128]
     found = np.asarray(tf.cast(filled[3], "float32"))[0, 0, 0]
     assert found.shape == (128,)

@@ -15,10 +15,10 @@ from albert_tf.config import override
 from albert_tf.modeling import blocks, dropout, layers
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.kernels import (
+    chain_gradients,
     fused,
     product,
     recomputed_product,
-    shared_use,
 )
 from albert_tf.modeling.models import AlbertForPretraining
 
@@ -135,7 +135,7 @@ def test_a_shared_weight_gets_the_sum_of_its_gradients(uses):
             tape.watch(weight)
             shared, total = weight, 0.0
             for number, part in enumerate(parts, start=1):
-                used, shared = shared_use(shared, weight, number == uses)
+                used, shared = chain_gradients(shared, weight, number == uses)
                 # The second power makes the values count too.
                 total += tf.reduce_sum(used * used * part)
         return tape.gradient(total, weight)
@@ -153,7 +153,7 @@ def test_parts_of_a_gradient_are_added_in_the_weights_type():
         shared, cast = weight, tf.cast(weight, "bfloat16")
         totals = []
         for number, part in enumerate(parts):
-            used, shared = shared_use(shared, cast, number == 3)
+            used, shared = chain_gradients(shared, cast, number == 3)
             totals.append(tf.cast(used * part, "float32"))
         total = tf.add_n(totals)
     assert tape.gradient(total, weight) == 259.0

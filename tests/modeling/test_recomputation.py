@@ -155,7 +155,9 @@ for remat in REMAT:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("num_cores", "most"), [(1, 11), (2, 10)])
-def test_shared_use_and_recomputation_save_memory(tmp_path, num_cores, most):
+def test_chained_gradients_and_recomputation_save_memory(
+    tmp_path, num_cores, most
+):
     """Reads TensorFlow's own count of the bytes that tensors hold.
 
     A single thread may go on to other blocks before a weight's gradient.

@@ -20,9 +20,9 @@ from albert_tf.config import override
 from albert_tf.modeling.attention import attend, mask_to_logits
 from albert_tf.modeling.device_kernels import (
     KERNELS,
-    attend_by,
     cudnn_attention,
-    in_whole_blocks,
+    kernel_attention,
+    pad_to_blocks,
 )
 from albert_tf.modeling.models import AlbertForPretraining
 
@@ -99,7 +99,9 @@ def test_context_and_gradients_are_those_of_plain_operations(
 ):
     states, mask_logits = inputs(*sizes, dtype)
     run = tf.function(
-        functools.partial(results, functools.partial(attend_by, "cudnn")),
+        functools.partial(
+            results, functools.partial(kernel_attention, "cudnn")
+        ),
         jit_compile=compiled,
         autograph=False,
     )
@@ -109,8 +111,8 @@ def test_context_and_gradients_are_those_of_plain_operations(
 
 def test_rows_without_tokens_attend_as_if_all_were(on_a_cpu):
     states, mask_logits = inputs(12, 12, "bfloat16")
-    found = attend_by("cudnn", *states, mask_logits)
-    whole = attend_by("cudnn", *states, tf.zeros_like(mask_logits))
+    found = kernel_attention("cudnn", *states, mask_logits)
+    whole = kernel_attention("cudnn", *states, tf.zeros_like(mask_logits))
     np.testing.assert_array_equal(found[-1], whole[-1])
 
 
@@ -125,7 +127,7 @@ def test_rows_without_tokens_attend_as_if_all_were(on_a_cpu):
 def test_pallas_kernel_equals_plain_operations(sizes, dtype):
     states, mask_logits = inputs(*sizes, dtype)
     expected = expected_results(states, mask_logits)
-    padded = in_whole_blocks(KERNELS["pallas"], *states, mask_logits)
+    padded = pad_to_blocks(KERNELS["pallas"], *states, mask_logits)
     *others, mask = (jnp.asarray(x.numpy()) for x in padded)
 
     def loss(*states):
@@ -151,7 +153,7 @@ def test_pallas_kernel_equals_plain_operations(sizes, dtype):
 def test_the_program_for_the_device_calls_the_kernel(name, calls):
     states, mask_logits = inputs(128, 21, "bfloat16", size=64)
     run = tf.function(
-        functools.partial(results, functools.partial(attend_by, name)),
+        functools.partial(results, functools.partial(kernel_attention, name)),
         jit_compile=True,
         autograph=False,
     )

@@ -18,7 +18,7 @@ import pytest
 from albert_tf.config import REMAT, ModelConfig, override
 from albert_tf.modeling import attention
 from albert_tf.modeling.dropout import example_keys
-from albert_tf.modeling.kernels import shared_use
+from albert_tf.modeling.kernels import chain_gradients
 from albert_tf.modeling.models import models
 from albert_tf.optim.lamb import Lamb
 
@@ -219,7 +219,7 @@ def check_gradients():
     def total(weight):
         value, sums = weight.astype("bfloat16"), 0.0
         for number, part in enumerate([1.0, 1.0, 256.0, 1.0]):
-            used, weight = shared_use(weight, value, number == 3)
+            used, weight = chain_gradients(weight, value, number == 3)
             sums += (used * part).sum().astype("float32")
         return sums
 

@@ -14,8 +14,12 @@ _MAX_WEIGHTS = 1 << 38
 MAX_TOKENS = 1 << 20
 # The rows of POOLINGS (modeling/heads/pooling.py).
 POOLING = (
-    *("first", "mean", "mean_max", "mean_ngrams"),
-    *("pair_mean", "pair_mean_ngrams"),
+    "first",
+    "mean",
+    "mean_max",
+    "mean_ngrams",
+    "pair_mean",
+    "pair_mean_ngrams",
 )
 
 

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
+# Items that wait for their consumer, at most.
+_DEPTH = 4
 # Interval of checks while waiting, and the limit for a thread to end.
 _POLL_SECONDS = 0.2
 _JOIN_SECONDS = 5.0
@@ -24,7 +26,6 @@ class InputStalled(Exception):
 def prefetch(
     make: Callable[[Item], Made],
     items: Iterable[Item],
-    depth: int = 4,
     timeout: float = math.inf,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Generator[Made, None, None]:
@@ -37,7 +38,7 @@ def prefetch(
             `give_up` returned True while waiting.
     """
     ready: queue.SimpleQueue = queue.SimpleQueue()
-    places = threading.Semaphore(depth)
+    places = threading.Semaphore(_DEPTH)
     stopped = threading.Event()
     work = functools.partial(_work, make, items, ready, places, stopped)
     thread = threading.Thread(target=work, daemon=True, name="prefetch")

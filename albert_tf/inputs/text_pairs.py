@@ -34,26 +34,14 @@ def _same_text(document: Document) -> Iterator[TextPair]:
     return ((text, text) for text in document)
 
 
-@dataclasses.dataclass(frozen=True)
-class PairSource:
-    """A row of PAIR_SOURCES.
-
-    Attributes:
-        pairs: returns the pairs of a document that are learned. Those that
-            are evaluated are `separate_pairs` always: a text and itself
-            without dropout have the same vector.
-        reads_tables: whether the documents are rows of a table.
-    """
-
-    pairs: Callable[[Document], Iterator[TextPair]]
-    reads_tables: bool = False
-
-
-# The names are choices in the settings, too (config/training.py).
-PAIR_SOURCES = {
-    "neighbours": PairSource(_neighbours),
-    "dropout": PairSource(_same_text),
-    "columns": PairSource(_neighbours, reads_tables=True),
+# Functions of a document that return the pairs that are learned. Those that
+# are evaluated are `separate_pairs` always: a text and itself without dropout
+# have the same vector. The names are choices in the settings, too
+# (config/training.py); the documents of "columns" are rows of a table.
+PAIR_SOURCES: dict[str, Callable[[Document], Iterator[TextPair]]] = {
+    "neighbours": _neighbours,
+    "dropout": _same_text,
+    "columns": _neighbours,
 }
 
 

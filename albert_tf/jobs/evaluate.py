@@ -2,7 +2,7 @@
 
 import collections
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from albert_tf.config import MaskingConfig
 from albert_tf.inputs.input_pipeline import (
+    Batch,
     PretrainingBatches,
     check_shards,
     sentence_objective,
@@ -18,8 +19,13 @@ from albert_tf.inputs.source_schedule import Source
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.records.loss_terms import LossTerm
 from albert_tf.records.shards import open_shards
+from albert_tf.report.sample_predictions import MaskedSample, masked_samples
+from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.training_loss import pretraining_loss
+
+# Held-out segments whose predictions are shown.
+NUM_SAMPLES = 4
 
 
 def evaluate_pretraining(
@@ -65,6 +71,17 @@ def pretraining_metric_names(terms: Sequence[LossTerm]) -> list[str]:
     return names
 
 
+def held_out_samples(
+    tokenizer: Tokenizer,
+    batches: Source,
+    outputs_of: Callable[[Batch], Mapping[str, Any]],
+) -> list[MaskedSample]:
+    """Returns the first held-out segments with a model's predictions."""
+    batch = batches.batch(0, range(NUM_SAMPLES))
+    logits = np.asarray(outputs_of(batch)["masked_lm_logits"])
+    return masked_samples(tokenizer, batch, logits)
+
+
 def evaluate_pretrained(
     model_dir: str,
     data: str,
@@ -78,6 +95,10 @@ def evaluate_pretrained(
 
     `data` is a directory of shards, or a glob; seed and masking are those of
     dynamic records.
+
+    Raises:
+        UserError: for a model without the heads of pretraining, or shards that
+            do not fit it.
     """
     loaded = load_model_directory(model_dir)
     for head in ("masked_lm", "sentence_order"):
@@ -86,7 +107,7 @@ def evaluate_pretrained(
         )
     shards = open_shards(data, split)
     check_shards(loaded.model.config, shards, loaded.tokenizer)
-    trainer = Evaluator(
+    evaluator = Evaluator(
         loaded.model,
         pretraining_loss(sentence_objective(shards)),
         strategy=tf.distribute.get_strategy(),
@@ -98,4 +119,4 @@ def evaluate_pretrained(
         seed=seed,
         training=False,
     )
-    return evaluate_pretraining(trainer, batches)
+    return evaluate_pretraining(evaluator, batches)

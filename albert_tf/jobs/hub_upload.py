@@ -21,8 +21,11 @@ from albert_tf.rundir import run_results
 
 # Weights of a model that is replaced, in formats that are not written here.
 _OTHER_WEIGHTS = (
-    *("pytorch_model*.bin", "tf_model*.h5", "flax_model*.msgpack"),
-    *("model.safetensors.index.json", "model-*-of-*.safetensors"),
+    "pytorch_model*.bin",
+    "tf_model*.h5",
+    "flax_model*.msgpack",
+    "model.safetensors.index.json",
+    "model-*-of-*.safetensors",
 )
 
 

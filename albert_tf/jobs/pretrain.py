@@ -26,6 +26,7 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.jobs.evaluate import (
     evaluate_pretraining,
+    held_out_samples,
     pretraining_metric_names,
 )
 from albert_tf.jobs.micro_batch import with_micro_batch_size
@@ -58,7 +59,6 @@ from albert_tf.report.pretraining_page import (
 from albert_tf.report.run_sections import write_report
 from albert_tf.report.sample_predictions import (
     MaskedSample,
-    masked_samples,
     masked_sentences,
 )
 from albert_tf.rundir.run_directory import extended
@@ -70,12 +70,6 @@ from albert_tf.training.evaluator import on_one_cpu
 from albert_tf.training.job import Job, strategy_for
 from albert_tf.training.loop import train
 from albert_tf.training.training_loss import pretraining_loss
-
-# Held-out segments whose predictions are logged at each evaluation.
-_NUM_SAMPLES = 4
-# The share of a run after which a model predicts words better than the most
-# frequent token.
-_SHARE_TO_LEAVE_BASELINE = 0.1
 
 
 def run_pretraining(
@@ -223,9 +217,11 @@ class _Pretraining(Job):
     report: Sequence[str] | None
 
     def build_model(self, **options: Any) -> AlbertModel:
+        """Returns a model with the heads of pretraining."""
         return AlbertForPretraining(self.model_config, **options)
 
     def description(self) -> dict:
+        """Returns what decides the result of the run."""
         return {
             "job": self.name,
             "config": to_dict(self.config),
@@ -236,6 +232,7 @@ class _Pretraining(Job):
         }
 
     def evaluate(self, step: int) -> dict[str, float]:
+        """Returns the metrics on the held-out shards of the step's phase."""
         # A phase is over with its last step.
         metrics = evaluate_pretraining(
             self.trainer,
@@ -244,13 +241,17 @@ class _Pretraining(Job):
             self.depths.at(step - 1),
         )
         warning = no_learning_warning(
-            *(metrics, self.config, step), initialized=self.initial is not None
+            metrics,
+            self.config,
+            step,
+            initialized=self.initial is not None,
         )
         if warning:
             self.log(warning)
         return metrics
 
     def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
+        """Writes the model and its tokenizer."""
         save_model_directory(
             directory,
             self.trainer.model,
@@ -265,16 +266,19 @@ class _Pretraining(Job):
         )
 
     def samples(self, step: int) -> str:
+        """Returns predictions for some held-out segments, in Markdown."""
         return masked_sentences(self._samples(step))
 
     def _samples(self, step: int) -> list[MaskedSample]:
-        batch = self.held_out.at(step - 1).batch(0, range(_NUM_SAMPLES))
-        outputs = self.trainer.outputs(batch, self.depths.at(step - 1))
-        return masked_samples(
-            self.tokenizer, batch, outputs["masked_lm_logits"]
+        depth = self.depths.at(step - 1)
+        return held_out_samples(
+            self.tokenizer,
+            self.held_out.at(step - 1),
+            lambda batch: self.trainer.outputs(batch, depth),
         )
 
     def conclude(self, step: int) -> None:
+        """Writes the report and the model card, if they are asked for."""
         if self.report is None:
             return
         # All workers predict together.

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from albert_tf.config import PretrainConfig
-from albert_tf.modeling.encoder import sharing_plan
+from albert_tf.config import PretrainConfig, sharing_plan
 from albert_tf.records.sentence_objectives import pretraining_loss_terms
 from albert_tf.training.job import MARGIN_ABOVE_BASELINE
 

@@ -21,15 +21,18 @@ from albert_tf.training.run_state import MODEL
 # Settings of a run that a card reports, by section of its configuration.
 _REPORTED = {
     "optimizer": ("optimizer", "learning_rate", "num_warmup_steps"),
-    "training": (
-        *("num_train_steps", "train_batch_size", "precision", "seed"),
-    ),
+    "training": ("num_train_steps", "train_batch_size", "precision", "seed"),
 }
 # Parts of the names of a log's metrics that say nothing of the model by itself,
 # or have seen the answers.
 _NOT_REPORTED = (
-    *("loss", "thresh", "temperature", "best_"),
-    *("majority_", "mean_guess_", "most_frequent_"),
+    "loss",
+    "thresh",
+    "temperature",
+    "best_",
+    "majority_",
+    "mean_guess_",
+    "most_frequent_",
 )
 
 

@@ -13,6 +13,7 @@ from albert_tf.config import (
 )
 from albert_tf.inputs.input_pipeline import PretrainingBatches, check_shards
 from albert_tf.interchange.model_directory import load_model_directory
+from albert_tf.jobs.evaluate import NUM_SAMPLES, held_out_samples
 from albert_tf.jobs.finetuning_data import held_out_examples, read_examples
 from albert_tf.jobs.pretraining_verdict import pretraining_verdict
 from albert_tf.jobs.task_evaluation import task_evaluator
@@ -30,7 +31,7 @@ from albert_tf.report.pretraining_page import (
     shards_row,
 )
 from albert_tf.report.run_sections import recorded_run
-from albert_tf.report.sample_predictions import MaskedSample, masked_samples
+from albert_tf.report.sample_predictions import MaskedSample
 from albert_tf.rundir.recorded_division import (
     RecordedDivision,
     divided_as_in_training,
@@ -39,8 +40,6 @@ from albert_tf.rundir.run_results import result
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.splits import folded
-
-_NUM_SAMPLES = 4
 
 
 def finetuning_report(
@@ -74,8 +73,13 @@ def finetuning_report(
     loaded = load_model_directory(run_dir)
     settings = from_dict(FinetuneConfig, recorded["config"], run_dir)
     builder = FeatureBuilder(
-        *(task.kind, loaded.tokenizer, settings.features, loaded.labels or []),
-        *(workers, cache_dir, log),
+        task.kind,
+        loaded.tokenizer,
+        settings.features,
+        loaded.labels or [],
+        workers,
+        cache_dir,
+        log,
     )
     held_out = held_out_examples(settings, task, examples, builder)
     features = {"train": builder.build(examples["train"], training=True)}
@@ -121,17 +125,15 @@ def pretraining_report(run_dir: str, data: str = "") -> Page:
             batches = PretrainingBatches(
                 shards,
                 masking_config=MaskingConfig(),
-                batch_size=_NUM_SAMPLES,
+                batch_size=NUM_SAMPLES,
                 seed=config.training.seed,
                 training=False,
             )
             loaded = load_model_directory(run_dir)
             check_shards(config.model, shards, loaded.tokenizer)
-            batch = batches.batch(0, range(_NUM_SAMPLES))
-            logits = loaded.model(batch)["masked_lm_logits"].numpy()
-            samples = masked_samples(loaded.tokenizer, batch, logits)
+            samples = held_out_samples(loaded.tokenizer, batches, loaded.model)
     verdict = pretraining_verdict(
-        *(result(run_dir), config), initialized=bool(recorded["init_from"])
+        result(run_dir), config, initialized=bool(recorded["init_from"])
     )
     run = PretrainedRun(run_dir, verdict, config.model, samples, rows)
     return pretraining_page(run)

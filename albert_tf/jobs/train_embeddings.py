@@ -38,7 +38,7 @@ from albert_tf.jobs.epochs import with_steps
 from albert_tf.modeling.models import AlbertForSentenceEmbedding, AlbertModel
 from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.rundir.run_directory import extended
-from albert_tf.search.ranking import recall, right_ranks
+from albert_tf.search.ranking import recall, target_ranks
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.job import Job, strategy_for
 from albert_tf.training.loop import train
@@ -48,7 +48,7 @@ from albert_tf.training.training_loss import head_loss
 # vector.
 _DROPOUT = 0.1
 # Places among which the second text of a held-out pair is to be.
-_PLACES = (1, 10)
+_RECALL_CUTOFFS = (1, 10)
 # The mean of 1 / place: it moves with every place, unlike recall.
 _RECIPROCAL_RANK = "mean_reciprocal_rank"
 
@@ -65,7 +65,7 @@ def run_embedding_training(
 ) -> dict[str, float]:
     """Trains embeddings and returns the best evaluation on held-out pairs.
 
-    The loss is InfoNCE on the embeddings (`weighted_contrast`), whose wrong
+    The loss is InfoNCE on the embeddings (`weighted_info_nce`), whose wrong
     answers are the other pairs of the batch; with several replicas those of
     the replica's share. Evaluated is how often the second text of a held-out
     pair is the nearest to the first, and among the ten nearest, of the second
@@ -91,10 +91,12 @@ def run_embedding_training(
     tokenizer = load_fitting_tokenizer(initial.tokenizer_path, initial.config)
     model_config = _with_dropout(initial.config, model_changes or {}, log)
     config = _with_length(config, initial)
-    learned, held_out = _divided(config, documents)
-    log(f"{len(learned)} pairs to learn, {len(held_out)} held out.")
+    train_pairs, held_out = _split_pairs(config, documents)
+    log(f"{len(train_pairs)} pairs to learn, {len(held_out)} held out.")
     config = extended(
-        with_steps(config, config.embeddings, len(learned), _RECIPROCAL_RANK),
+        with_steps(
+            config, config.embeddings, len(train_pairs), _RECIPROCAL_RANK
+        ),
         runtime,
     )
     return train(
@@ -108,12 +110,12 @@ def run_embedding_training(
             initial=initial,
             training_loss=head_loss(AlbertForSentenceEmbedding.head_names[0]),
             sources=SourceSchedule(
-                [_batches(config, learned, tokenizer, training=True)], [0]
+                [_batches(config, train_pairs, tokenizer, training=True)], [0]
             ),
             best_metric=config.training.best_metric,
-            metric_names=("loss", *_found([])),
+            metric_names=("loss", *_ranking_metrics([])),
             log=log,
-            learned=learned,
+            train_pairs=train_pairs,
             held_out=held_out,
             evaluated=_batches(config, held_out, tokenizer, training=False),
         )
@@ -153,7 +155,7 @@ def _with_length(
     return override(config, {"max_seq_length": length})
 
 
-def _divided(
+def _split_pairs(
     config: EmbeddingConfig, documents: Sequence[Document]
 ) -> tuple[list[TextPair], list[TextPair]]:
     """Returns the pairs to learn and those to evaluate, of other documents.
@@ -161,7 +163,7 @@ def _divided(
     Raises UserError where there are none of either.
     """
     settings = config.embeddings
-    source = lookup(PAIR_SOURCES, settings.pairs, "pairs")
+    learned_pairs = lookup(PAIR_SOURCES, settings.pairs, "pairs")
     order = np.random.default_rng(config.training.seed).permutation(
         len(documents)
     )
@@ -170,12 +172,12 @@ def _divided(
     held_out = pairs_of(
         (documents[number] for number in sorted(chosen)), separate_pairs
     )
-    learned = pairs_of(
+    train_pairs = pairs_of(
         (d for number, d in enumerate(documents) if number not in chosen),
-        source.pairs,
+        learned_pairs,
     )
     limit = config.training.max_eval_steps * config.training.eval_batch_size
-    for name, pairs in (("learned", learned), ("held-out", held_out)):
+    for name, pairs in (("learned", train_pairs), ("held-out", held_out)):
         if not pairs:
             raise UserError(
                 f"There are no {name} pairs in {len(documents)} documents, of "
@@ -183,7 +185,7 @@ def _divided(
                 "passages or more (see --document_separator, --passage_tokens "
                 "and --held_out_fraction)."
             )
-    return learned, held_out[: limit or None]
+    return train_pairs, held_out[: limit or None]
 
 
 def _batches(
@@ -214,11 +216,12 @@ class _EmbeddingTraining(Job):
 
     name = "embeddings"
     config: EmbeddingConfig
-    learned: Sequence[TextPair]
+    train_pairs: Sequence[TextPair]
     held_out: Sequence[TextPair]
     evaluated: PairBatches
 
     def build_model(self, **options: Any) -> AlbertModel:
+        """Returns a model with the head of embeddings."""
         return AlbertForSentenceEmbedding(
             self.model_config,
             head_options={"pooling": self.config.embeddings.pooling},
@@ -226,17 +229,19 @@ class _EmbeddingTraining(Job):
         )
 
     def description(self) -> dict:
+        """Returns what decides the result of the run."""
         return {
             "job": self.name,
             "config": to_dict(self.config),
             "model": to_dict(self.model_config),
-            "learned_pairs": _digest(self.learned),
+            "learned_pairs": _digest(self.train_pairs),
             "held_out_pairs": _digest(self.held_out),
             "tokenizer": self.tokenizer.fingerprint,
             "init_from": self.initial.fingerprint,
         }
 
     def evaluate(self, step: int) -> dict[str, float]:
+        """Returns the loss and the ranking metrics on the held-out pairs."""
         found: dict[int, np.ndarray] = {}
 
         def collect(step: int, outputs: dict[str, np.ndarray]) -> None:
@@ -247,10 +252,11 @@ class _EmbeddingTraining(Job):
             self.evaluated, collect, with_outputs=True
         )
         vectors = np.stack([found[row] for row in range(len(self.held_out))])
-        ranks = right_ranks(vectors[:, 0], vectors[:, 1])
-        return {"loss": means["loss"], **_found(ranks)}
+        ranks = target_ranks(vectors[:, 0], vectors[:, 1])
+        return {"loss": means["loss"], **_ranking_metrics(ranks)}
 
     def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
+        """Writes the model and its tokenizer."""
         save_model_directory(
             directory,
             self.trainer.model,
@@ -259,11 +265,11 @@ class _EmbeddingTraining(Job):
         )
 
 
-def _found(ranks: Sequence[int] | np.ndarray) -> dict[str, float]:
+def _ranking_metrics(ranks: Sequence[int] | np.ndarray) -> dict[str, float]:
     """Returns the metrics of the places of right texts, from 1."""
     inverse = 1 / np.asarray(ranks, float)
     mean = float(inverse.mean()) if inverse.size else 0.0
-    return {_RECIPROCAL_RANK: mean, **recall(ranks, _PLACES)}
+    return {_RECIPROCAL_RANK: mean, **recall(ranks, _RECALL_CUTOFFS)}
 
 
 def _digest(pairs: Sequence[TextPair]) -> str:

@@ -15,9 +15,10 @@ from albert_tf.modeling.kernels import argmax, with_gradient
 # (weighted sum, weight), scalars.
 WeightedSum = tuple[Tensor, Tensor]
 # The temperature of SimCSE (Gao et al. 2021).
-CONTRAST_TEMPERATURE = 0.05
-# The logit of what is no answer; finite, so that its gradient is 0 and not NaN.
-_NO_ANSWER = -1e9
+INFO_NCE_TEMPERATURE = 0.05
+# The logit of excluded candidates; finite, so that its gradient is 0 and not
+# NaN.
+_EXCLUDED_LOGIT = -1e9
 
 
 def negative_log_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
@@ -35,7 +36,8 @@ def _cross_entropy(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns -log p(label), the largest logit and log sum exp beyond it.
 
-    The two apart: their sum would lose what is small beside the largest.
+    They are returned separately because float32 addition would round the small
+    term away.
     """
     logits = ops.cast(logits, "float32")
     peak = ops.max(logits, axis=-1)
@@ -44,8 +46,12 @@ def _cross_entropy(
     chosen = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
     losses = log_sum + (peak - ops.squeeze(chosen, axis=-1))
     # XLA clamps an index out of range.
-    known = ops.logical_and(labels >= 0, labels < ops.shape(logits)[-1])
+    known = _is_class(labels, ops.shape(logits)[-1])
     return ops.where(known, losses, math.nan), peak, log_sum
+
+
+def _is_class(labels: Tensor, classes: int) -> Tensor:
+    return ops.logical_and(labels >= 0, labels < classes)
 
 
 def _cross_entropy_gradient(
@@ -57,8 +63,7 @@ def _cross_entropy_gradient(
 ) -> tuple[Tensor]:
     """Returns (softmax - one-hot label) * gradient, in a single pass."""
     classes = ops.shape(logits)[-1]
-    known = ops.logical_and(labels >= 0, labels < classes)
-    gradient = ops.where(known, gradient, 0.0)
+    gradient = ops.where(_is_class(labels, classes), gradient, 0.0)
     logits_above = ops.cast(logits, "float32") - peak[..., None]
     probs = ops.exp(logits_above - log_sum[..., None])
     chosen = ops.cast(ops.arange(classes) == labels[..., None], "float32")
@@ -93,7 +98,12 @@ def _weighted(losses: Tensor, weights: Tensor | None) -> WeightedSum:
 
 
 def broadcast_weights(weights: Tensor, like: Tensor) -> Tensor:
-    """Returns float32 weights in the shape of `like`."""
+    """Returns float32 weights in the shape of `like`.
+
+    Raises:
+        UserError: where they are neither one for each example nor for each
+            label.
+    """
     given = ops.cast(weights, "float32")
     weights = _without_last_axis(given, like)
     while len(weights.shape) < len(like.shape):
@@ -132,20 +142,20 @@ def weighted_cross_entropy(
     return _weighted(negative_log_likelihood(logits, labels), weights)
 
 
-def weighted_contrast(vectors: Tensor, weights: Tensor | None) -> WeightedSum:
+def weighted_info_nce(vectors: Tensor, weights: Tensor | None) -> WeightedSum:
     """Returns (weighted sum, weight) of InfoNCE on vectors `[batch, 2, H]`.
 
     For the first vector of a row the second one is the right answer, among
-    the second ones of all rows: softmax of the cosines / CONTRAST_TEMPERATURE.
+    the second ones of all rows: softmax of the cosines / INFO_NCE_TEMPERATURE.
     A row of weight 0 is padding, and no answer for others either.
     """
     vectors = ops.cast(vectors, "float32")
     squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
     vectors = vectors * ops.rsqrt(ops.maximum(squares, 1e-12))
     cosines = ops.matmul(vectors[:, 0], ops.transpose(vectors[:, 1]))
-    logits = cosines / CONTRAST_TEMPERATURE
+    logits = cosines / INFO_NCE_TEMPERATURE
     if weights is not None:
-        logits = ops.where(weights > 0, logits, _NO_ANSWER)
+        logits = ops.where(weights > 0, logits, _EXCLUDED_LOGIT)
     labels = ops.arange(ops.shape(logits)[0], dtype="int32")
     return weighted_cross_entropy(logits, labels, weights)
 

@@ -53,8 +53,15 @@ _TYPES = {
 # The settings that TensorBoard shows first: by default it shows five columns
 # only.
 _SHOWN_FIRST = {
-    *("learning_rate", "num_train_steps", "optimizer", "train_batch_size"),
-    *("hidden_size", "num_hidden_layers", "seed", "sharing", "task"),
+    "learning_rate",
+    "num_train_steps",
+    "optimizer",
+    "train_batch_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "seed",
+    "sharing",
+    "task",
 }
 
 

@@ -6,6 +6,8 @@ import numpy as np
 
 # Passages that are compared with the questions in one product.
 _BLOCK = 1 << 15
+# Rows that are ranked in one product with all others.
+_RANKED_ROWS = 1024
 # Cormack et al. 2009, whose value every system has kept.
 _FUSION_CONSTANT = 60
 
@@ -76,7 +78,7 @@ def fused(rankings: Iterable[Sequence[int]]) -> list[tuple[int, float]]:
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
 
-def right_ranks(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def target_ranks(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Returns the place, from 1, of each row's own second vector `[rows]`.
 
     Among all second vectors by their cosines with the row's first one;
@@ -87,10 +89,10 @@ def right_ranks(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _ranks_of_blocks(
-    first: np.ndarray, second: np.ndarray, block: int = 1024
+    first: np.ndarray, second: np.ndarray
 ) -> Iterator[np.ndarray]:
-    for start in range(0, len(first), block):
-        products = first[start : start + block] @ second.T
+    for start in range(0, len(first), _RANKED_ROWS):
+        products = first[start : start + _RANKED_ROWS] @ second.T
         rows = np.arange(len(products))
         own = products[rows, start + rows]
         yield (products >= own[:, None]).sum(axis=1)

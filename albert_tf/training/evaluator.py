@@ -26,9 +26,10 @@ def accelerator() -> str:
 
 
 def on_one_cpu(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether one CPU computes all, as long as there are tokens.
+    """Returns whether a single CPU computes everything.
 
-    Replicas would wait for one another, and small parts slow accelerators down.
+    Then splitting a batch by length pays. Replicas would wait for one another,
+    and small parts slow accelerators down.
     """
     return strategy.num_replicas_in_sync == 1 and not accelerator()
 
@@ -111,13 +112,18 @@ class Evaluator:
     ) -> dict[str, np.ndarray]:
         """Returns the heads' outputs for a batch, computed on one device."""
         tensors = {name: tf.constant(value) for name, value in batch.items()}
-        outputs = self.model(
-            tensors,
+        outputs = self._forward(tensors, num_applications)
+        return {name: value.numpy() for name, value in outputs.items()}
+
+    def _forward(self, features: dict, num_applications: int | None) -> Tensors:
+        """Returns the heads' outputs, without dropout."""
+        outputs: Tensors = self.model(
+            features,
             training=False,
             heads_only=True,
             num_applications=num_applications,
         )
-        return {name: value.numpy() for name, value in outputs.items()}
+        return outputs
 
     def _distributed_step(
         self, batch: dict, *, with_outputs: bool, **options: Any
@@ -142,12 +148,7 @@ class Evaluator:
         with_outputs: bool,
     ) -> tuple[WeightedSums, Tensors]:
         """Returns sums, and the heads' outputs or the label counts."""
-        outputs = self.model(
-            features,
-            training=False,
-            heads_only=True,
-            num_applications=num_applications,
-        )
+        outputs = self._forward(features, num_applications)
         sums = self.training_loss.losses(outputs, features)
         if with_outputs:
             return reduced_scalars(as_float32(sums)), outputs

@@ -95,9 +95,9 @@ class BuildPlan:
 
     def record_maker(self, tokenizer: Tokenizer) -> RecordMaker:
         """Returns the maker of its records, the same in every process."""
-        kind = SENTENCE_SPLITTERS[self.config.sentence_splitter]
-        splitter = kind.from_json(self.splitter_parameters)
-        return RecordMaker(tokenizer, splitter, self.config, self.masking)
+        return RecordMaker.with_splitter(
+            self.splitter_parameters, tokenizer, self.config, self.masking
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Returns the values that a build must share to be resumed."""

@@ -24,7 +24,6 @@ from data_prep.corpus.listing import list_files
 from data_prep.corpus.near_duplicates import remove_near_duplicates
 from data_prep.corpus.reading import FileSurvey, UnitDocument, survey_file
 from data_prep.corpus.sample import CorpusSample
-from data_prep.corpus.sentences import SENTENCE_SPLITTERS
 from data_prep.pretraining.build_directory import (
     BuildDirectory,
     BuildResult,
@@ -177,10 +176,9 @@ def _record_maker(
     masking: MaskingConfig,
 ) -> RecordMaker:
     """Returns the maker of a build's records, made once in a process."""
-    splitter = SENTENCE_SPLITTERS[config.sentence_splitter].from_json(
-        read_build_json(splitter_path)
-    )
-    return RecordMaker(load_tokenizer(tokenizer_dir), splitter, config, masking)
+    parameters = read_build_json(splitter_path)
+    tokenizer = load_tokenizer(tokenizer_dir)
+    return RecordMaker.with_splitter(parameters, tokenizer, config, masking)
 
 
 def _make_part(

@@ -9,8 +9,8 @@ import contextlib
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,11 @@ from albert_tf.records.segments import Instance, TokenizedDocument
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.reading import UnitDocument
-from data_prep.corpus.sentences import SentenceSplitter, cut_long_sentences
+from data_prep.corpus.sentences import (
+    SENTENCE_SPLITTERS,
+    SentenceSplitter,
+    cut_long_sentences,
+)
 
 _BATCH = 512
 # The stream of masks under an instance's key, beside its draws.
@@ -56,6 +60,18 @@ class RecordMaker:
     config: PretrainingDataConfig
     masking: MaskingConfig
     clock: Clock = contextlib.nullcontext  # `with clock(step):` times a step
+
+    @classmethod
+    def with_splitter(
+        cls,
+        parameters: Mapping[str, Any],
+        tokenizer: Tokenizer,
+        config: PretrainingDataConfig,
+        masking: MaskingConfig,
+    ) -> "RecordMaker":
+        """Returns a maker whose splitter has these parameters, JSON."""
+        kind = SENTENCE_SPLITTERS[config.sentence_splitter]
+        return cls(tokenizer, kind.from_json(parameters), config, masking)
 
     def __post_init__(self) -> None:
         tokenizer, config = self.tokenizer, self.config

@@ -21,7 +21,7 @@ def test_prefetch_keeps_order_and_passes_errors_on():
 
 def test_prefetch_stops_with_its_consumer():
     steps = iter(range(1000))
-    for item in prefetch(abs, steps, depth=2):
+    for item in prefetch(abs, steps):
         if item == 3:
             break
     assert next(steps) < 20

@@ -15,8 +15,8 @@ DOCUMENTS = [["a", "b", "c"], ["d"], ["b", "c", "e"]]
 
 def test_sources_give_neighbours_and_the_same_text_but_no_text_twice():
     neighbours = [("a", "b"), ("b", "c"), ("c", "e")]
-    assert pairs_of(DOCUMENTS, PAIR_SOURCES["neighbours"].pairs) == neighbours
-    same = pairs_of(DOCUMENTS, PAIR_SOURCES["dropout"].pairs)
+    assert pairs_of(DOCUMENTS, PAIR_SOURCES["neighbours"]) == neighbours
+    same = pairs_of(DOCUMENTS, PAIR_SOURCES["dropout"])
     assert same == [(text, text) for text in "abcde"]
 
 

@@ -44,7 +44,7 @@ def test_fusion_adds_reciprocal_ranks():
 def test_ranks_count_equally_near_vectors_as_nearer():
     first = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
     second = np.array([[2.0, 0.0], [3.0, 0.0], [1.0, 1.1]])
-    ranks = ranking.right_ranks(first, second)
+    ranks = ranking.target_ranks(first, second)
     assert ranks.tolist() == [2, 3, 1]
     assert ranking.recall(ranks, (1, 2)) == {
         "recall_at_1": pytest.approx(1 / 3),

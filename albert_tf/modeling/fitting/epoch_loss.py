@@ -18,8 +18,8 @@ class EpochLoss(keras.metrics.Mean):
     layers add).
     """
 
-    def __init__(self, labels: int, name: str = "loss") -> None:
-        super().__init__(name=name)
+    def __init__(self, labels: int) -> None:
+        super().__init__(name="loss")
         shape = (labels,)
         self.sums = self.add_variable(shape, "zeros", name="sums")
         self.label_weights = self.add_variable(shape, "zeros", name="weights")

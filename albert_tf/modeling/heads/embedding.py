@@ -9,7 +9,7 @@ from keras import ops
 from albert_tf.modeling.heads.base import Head, Tensors
 from albert_tf.modeling.heads.pooling import EMBEDDINGS, LENGTHS
 from albert_tf.modeling.layers import Config, serializable
-from albert_tf.modeling.losses import WeightedSum, weighted_contrast
+from albert_tf.modeling.losses import WeightedSum, weighted_info_nce
 
 
 @serializable
@@ -77,12 +77,12 @@ class SentenceEmbeddingHead(Head):
 
     @classmethod
     def loss(cls, outputs: dict, features: dict) -> WeightedSum | None:
-        """Returns the `weighted_contrast` of pairs; None for single texts."""
+        """Returns the `weighted_info_nce` of pairs; None for single texts."""
         vectors = outputs["embedding"]
         if len(vectors.shape) == 2:
             return None
-        return weighted_contrast(vectors, features.get(cls.label_weights))
+        return weighted_info_nce(vectors, features.get(cls.label_weights))
 
     def signatures(self, graph: Any) -> dict[str, Any]:
-        """Returns none: every exported model has `embed`."""
+        """Returns no signature of its own: every export already has `embed`."""
         return {}

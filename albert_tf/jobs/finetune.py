@@ -123,7 +123,9 @@ def run_finetuning(
             model_config=model_config,
             tokenizer=tokenizer,
             initial=initial,
-            training_loss=head_loss(task.kind.head, data.units.deviation**-2),
+            training_loss=head_loss(
+                task.kind.head, data.label_scaling.deviation**-2
+            ),
             sources=SourceSchedule([data.training_batches(config)], [0]),
             best_metric=config.training.best_metric,
             metric_names=_metric_names(task, metrics),

@@ -13,7 +13,7 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.class_weights import imbalance
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds.base import LabelUnits
+from albert_tf.tasks.kinds.base import LabelScaling
 from albert_tf.tasks.kinds.classification import Classification
 
 TRAIN = "train"
@@ -26,7 +26,7 @@ class FinetuningData:
     Attributes:
         directory: of the task's files.
         examples: of each split, those for training under "train".
-        units: in which numbers are learned.
+        label_scaling: of numbers, as they are learned.
         builder: of features, with the labels in the order of their ids.
         features: of the training examples.
         evaluated: held-out examples, by the suffix of their metrics.
@@ -35,7 +35,7 @@ class FinetuningData:
     task: Task
     directory: str
     examples: Mapping[str, Sequence[Any]]
-    units: LabelUnits
+    label_scaling: LabelScaling
     builder: FeatureBuilder
     features: Features
     evaluated: Mapping[str, EvaluatedExamples]
@@ -81,7 +81,11 @@ def read_examples(
 
 
 def in_both_orders(task: Task, examples: Sequence[Any]) -> Sequence[Any]:
-    """Returns pairs of texts, and the same with their texts swapped."""
+    """Returns pairs of texts, and the same with their texts swapped.
+
+    Raises:
+        UserError: where the order matters, or examples are no pairs.
+    """
     require(
         not task.ordered,
         "double_unordered swaps the texts of pairs, and the labels of "
@@ -103,17 +107,18 @@ def finetuning_data(
     logs.
     """
     log = builder.log
-    units = task.kind.label_units(examples[TRAIN])
-    if units != LabelUnits():
+    scaling = task.kind.label_scaling(examples[TRAIN])
+    if scaling != LabelScaling():
         log(
-            f"The numbers have the mean {units.mean:.4g} and the standard "
-            f"deviation {units.deviation:.4g}; they are learned in these units."
+            f"The numbers have the mean {scaling.mean:.4g} and the standard "
+            f"deviation {scaling.deviation:.4g}; they are learned in these "
+            "units."
         )
     features = builder.build(examples[TRAIN], training=True)
     features = _class_weighted(features, config, builder)
     evaluated = held_out_examples(config, task, examples, builder)
     return FinetuningData(
-        task, data_dir, examples, units, builder, features, evaluated
+        task, data_dir, examples, scaling, builder, features, evaluated
     )
 
 

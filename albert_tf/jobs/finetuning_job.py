@@ -38,7 +38,7 @@ from albert_tf.rundir.run_results import compared_step, write_comparison
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of, baseline_scores
 from albert_tf.tasks.feature_building import examples_digest
-from albert_tf.tasks.kinds.base import LabelUnits, ScoredExamples
+from albert_tf.tasks.kinds.base import LabelScaling, ScoredExamples
 from albert_tf.training.job import Job
 
 # The directory of low-rank adapters, beside model/, which has them merged.
@@ -68,9 +68,9 @@ class FinetuningJob(Job):
         if self.task.kind.labelled:
             options["labels"] = self.data.labels
         model = build(self.model_config, **options)
-        if self.data.units != LabelUnits():
+        if self.data.label_scaling != LabelScaling():
             (head,) = model.heads.values()
-            head.mean, head.deviation = self.data.units
+            head.mean, head.deviation = self.data.label_scaling
         settings = self.config.finetuning
         if settings.lora_rank:
             line = add_adapters(

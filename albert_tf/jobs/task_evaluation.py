@@ -126,7 +126,7 @@ def evaluate_task(
 
     The scores of an ensemble are the mean of its members' scores. `load`
     returns the model in a directory. Examples are held out as they were in
-    training, where its run recorded that and nothing else tells them; of
+    training, where its run recorded that and no argument names them; of
     others that a model was trained on, their number is logged, and where the
     data are others than those of its run.
 

@@ -1,1 +1,1 @@
-"""The model, its losses and optimizers: Keras only, on any backend."""
+"""The model, its heads and losses, on any Keras backend."""

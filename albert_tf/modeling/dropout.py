@@ -17,8 +17,9 @@ from albert_tf.modeling.kernels import fused
 # found by search: Wellons, 2018) and of the golden-ratio sequence.
 _MULTIPLY_1, _MULTIPLY_2 = 0x7FEB352D, 0x846CA68B
 _GOLDEN = 0x9E3779B9
-# The numbers of two rows' first elements differ by this: no row is longer.
-_ROW_STRIDE = 1 << 16
+# An element's number has this many bits for its column, and as many for its
+# row. What they have beyond is hashed, since 32 bits do not hold it.
+_ROW_BITS = 16
 
 
 def _uint32(value: int) -> Tensor:
@@ -80,6 +81,14 @@ def _unknown_zero(keys: Tensor) -> Tensor:
     return ops.cast(ops.sum(ops.right_shift(high_half, _uint32(16))), "uint32")
 
 
+def _numbered(numbers: Tensor, factor: int) -> Tensor:
+    """Returns uint32 multiples of numbers, other ones from 2^16 on."""
+    numbers, multiplier = ops.cast(numbers, "uint32"), _uint32(factor)
+    high = ops.right_shift(numbers, _uint32(_ROW_BITS))
+    # Multiplied too, since rows and columns would else be moved alike.
+    return numbers * multiplier + _avalanche(high * multiplier)
+
+
 def apply_dropout(
     rate: float, inputs: Tensor, keys: Tensor, rows: Tensor | None = None
 ) -> Tensor:
@@ -96,8 +105,8 @@ def apply_dropout(
         )
     # Number r * stride + c, multiplied in two parts, which are as small as the
     # sides of the array. Whatever the width of the array: it may be cut.
-    row_part = ops.cast(rows, "uint32") * _uint32(_ROW_STRIDE * _GOLDEN)
-    column_part = ops.cast(ops.arange(shape[-1]), "uint32") * _uint32(_GOLDEN)
+    row_part = _numbered(rows, _GOLDEN << _ROW_BITS)
+    column_part = _numbered(ops.arange(shape[-1]), _GOLDEN)
     counter = (row_part + _unknown_zero(keys))[..., None] + column_part
     counter = ops.reshape(counter, (ops.shape(rows)[0], -1))
     bits = _avalanche(ops.bitwise_xor(ops.expand_dims(keys, 1), counter))

@@ -52,6 +52,9 @@ def checked_features(
         positions: those of them that are positions in the sequence.
         known: names of labels and weights, which may be among them.
         in_graph: whether a graph asserts the range of its values too.
+
+    Raises:
+        UserError: for names, shapes, types and values that do not fit.
     """
     needed = tuple(needed)
     features = _with_our_names(features)

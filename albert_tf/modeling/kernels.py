@@ -377,7 +377,7 @@ def chain_gradients(
     return use(weight, value)
 
 
-def dense(gradient: Any) -> Tensor:
+def to_dense(gradient: Any) -> Tensor:
     """Returns a gradient as a tensor.
 
     (That of an embedding is on TensorFlow a list of rows, IndexedSlices.)

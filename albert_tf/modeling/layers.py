@@ -94,7 +94,7 @@ def layer_changes(model: keras.Model) -> dict[str, dict]:
 def apply_layer_changes(
     model: keras.Model, changes: Mapping[str, Mapping]
 ) -> None:
-    """Makes the changes that `changed_layers` returned of a like model."""
+    """Makes the changes that `layer_changes` returned of a like model."""
     layers = _layers_by_path(model)
     if any("trainable" in change for change in changes.values()):
         # Each is set with all that is below it, so from above.

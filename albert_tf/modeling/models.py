@@ -32,8 +32,8 @@ from albert_tf.modeling.layers import (
 )
 from albert_tf.modeling.pretrained_model import PretrainedModel
 
-# The stream of dropout keys that heads use; the encoder's sites count from 0.
-_HEAD_SITE = 1 << 20
+# The stream of dropout keys that heads use; the encoder's streams count from 0.
+_HEAD_STREAM = 1 << 20
 # The default name of a model; further ones have a number.
 _NAME = "albert"
 _DEFAULT_NAME = re.compile(rf"{_NAME}(_\d+)?")
@@ -123,6 +123,9 @@ class AlbertModel(PretrainedModel):
             UserError: when the labels or the pooler do not fit the heads.
         """
         is_default = not name or bool(_DEFAULT_NAME.fullmatch(name))
+        # Variables are made under the one default name, since checkpoints and
+        # patterns know them by their paths. Then the model gets a name of its
+        # own, which layers of one Functional model must have.
         super().__init__(name=_NAME if is_default else name, **kwargs)
         self.config = as_model_config(config)
         heads = self.head_classes()
@@ -156,8 +159,6 @@ class AlbertModel(PretrainedModel):
             setattr(self, head_name, head)
         self.build()
         if is_default:
-            # Layers of one Functional model have different names; now, since
-            # checkpoints and patterns know variables by their paths.
             self.name = name or _new_name()
 
     def _checked_labels(
@@ -300,7 +301,7 @@ class AlbertModel(PretrainedModel):
             head(
                 encoded,
                 features,
-                dropout_keys=stream_keys(dropout_keys, _HEAD_SITE),
+                dropout_keys=stream_keys(dropout_keys, _HEAD_STREAM),
                 training=training,
             )
             for head in self.heads.values()

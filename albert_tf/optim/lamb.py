@@ -10,13 +10,14 @@ do not identify a layer normalisation.
 import functools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import keras
 import numpy as np
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.kernels import compiled, dense, traced
+from albert_tf.modeling.kernels import compiled, to_dense, traced
 from albert_tf.optim.sparse_gradients import SparseGradients
 from albert_tf.optim.variable_rules import (
     EXCLUDED_PATTERNS,
@@ -30,6 +31,26 @@ from albert_tf.optim.variable_rules import (
 # ones are faster uncompiled (a half to three quarters of the time), and
 # compiling takes a tenth of a second for every shape.
 MAX_UNCOMPILED = 2**15
+
+
+class _Rule(NamedTuple):
+    """What decides a variable's update beside tensors; see Lamb.
+
+    Attributes:
+        beta_1, beta_2, epsilon: of the moments.
+        decay: the rate of weight decay.
+        bias_correction: whether moments are divided by 1 - βᵗ.
+        adapts: whether there is a trust ratio.
+        large: whether the variable is updated in one compiled pass.
+    """
+
+    beta_1: float
+    beta_2: float
+    epsilon: float
+    decay: float
+    bias_correction: bool
+    adapts: bool
+    large: bool
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")
@@ -170,17 +191,17 @@ class Lamb(SparseGradients):
             # in double precision and 1 - float32(0.999) differ by 5e-5 of
             # their value. Without it the original uses doubles.
             beta_1, beta_2 = np.array([beta_1, beta_2], np.float32).tolist()
-        m, v, update, ratio = traced(
-            _update,
+        rule = _Rule(
             beta_1,
             beta_2,
             self.epsilon,
-            self.weight_decay_rate if self.decays[index] else 0.0,
-            self.bias_correction,
-            self.adapts[index],
-            math.prod(momentum.shape) > MAX_UNCOMPILED,
-        )(
-            dense(gradient),
+            decay=self.weight_decay_rate if self.decays[index] else 0.0,
+            bias_correction=self.bias_correction,
+            adapts=self.adapts[index],
+            large=math.prod(momentum.shape) > MAX_UNCOMPILED,
+        )
+        m, v, update, ratio = traced(_update, rule)(
+            to_dense(gradient),
             momentum,
             velocity,
             variable,
@@ -213,13 +234,7 @@ class Lamb(SparseGradients):
 
 
 def _update(
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    decay: float,
-    bias_correction: bool,
-    adapts: bool,
-    large: bool,
+    rule: _Rule,
     gradient: Tensor,
     momentum: Tensor,
     velocity: Tensor,
@@ -230,22 +245,18 @@ def _update(
     """Returns both moments, what the weight loses, and the trust ratio."""
     dtype = momentum.dtype
     wide_weight = ops.cast(weight, dtype)
-    m, v, update = (compiled if large else functools.partial)(
-        _moments_and_update, beta_1, beta_2, epsilon, decay, bias_correction
+    m, v, update = (compiled if rule.large else functools.partial)(
+        _moments_and_update, rule
     )(ops.cast(gradient, dtype), momentum, velocity, wide_weight, iterations)
     ratio = None
-    if adapts:
+    if rule.adapts:
         update, ratio = adapt(wide_weight, update)
     update = ops.cast(learning_rate, dtype) * update
     return m, v, ops.cast(update, weight.dtype), ratio
 
 
 def _moments_and_update(
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    decay: float,
-    bias_correction: bool,
+    rule: _Rule,
     gradient: Tensor,
     momentum: Tensor,
     velocity: Tensor,
@@ -253,16 +264,17 @@ def _moments_and_update(
     iterations: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns both moments and the update before layer adaptation."""
+    beta_1, beta_2 = rule.beta_1, rule.beta_2
     m = beta_1 * momentum + (1.0 - beta_1) * gradient
     v = beta_2 * velocity + (1.0 - beta_2) * ops.square(gradient)
     first, second = m, v
-    if bias_correction:
+    if rule.bias_correction:
         step = ops.cast(iterations + 1, m.dtype)
         first = m / (1.0 - ops.power(ops.cast(beta_1, m.dtype), step))
         second = v / (1.0 - ops.power(ops.cast(beta_2, m.dtype), step))
-    update = first / (ops.sqrt(second) + epsilon)
-    if decay:
-        update = update + decay * weight
+    update = first / (ops.sqrt(second) + rule.epsilon)
+    if rule.decay:
+        update = update + rule.decay * weight
     return m, v, update
 
 

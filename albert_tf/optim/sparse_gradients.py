@@ -2,7 +2,7 @@
 
 import keras
 
-from albert_tf.modeling.kernels import dense
+from albert_tf.modeling.kernels import to_dense
 
 
 class SparseGradients(keras.optimizers.Optimizer):
@@ -14,5 +14,5 @@ class SparseGradients(keras.optimizers.Optimizer):
         """Updates the variables by their gradients, as any Keras optimizer."""
         if self.loss_scale_factor is not None:
             # Keras divides them, which a sum of rows cannot be.
-            grads = [None if g is None else dense(g) for g in grads]
+            grads = [None if g is None else to_dense(g) for g in grads]
         super().apply(grads, trainable_variables)

@@ -26,11 +26,10 @@ _ORDER, _NGRAM, _ACTION, _REPLACEMENT = range(4)
 _KEEP_PROB = 0.1
 _MASK_PROB = 0.8  # the rest is replaced by a random piece
 
-# The bits that hold a word's number within its row while words are sorted.
-_NUMBER = np.uint64(2**24 - 1)
-
-# More words than any row has.
-_ALL = 2**24
+# More words than any row has: the bits that hold a word's number within its row
+# while words are sorted, and no limit of words.
+_NO_LIMIT = 2**24 - 1
+_NUMBER_BITS = np.uint64(_NO_LIMIT)
 
 
 class MaskingIds(NamedTuple):
@@ -100,9 +99,10 @@ class _Words(NamedTuple):
     row: np.ndarray  # [words] its sequence
     start: np.ndarray  # [words] its first token
     tokens_before: np.ndarray  # [cells + 1] tokens of the words before a cell
-    at_token: np.ndarray  # [tokens + 1] cell of a token that can be masked
-    run_left: np.ndarray  # [batch, width] words to the end of the run, this
-    # one included; 0: empty
+    # [tokens + 1] of tokens that can be masked
+    cell_of_token: np.ndarray
+    # [batch, width] this one included; 0: empty
+    words_to_run_end: np.ndarray
 
 
 def mask_batch(
@@ -148,7 +148,7 @@ def mask_batch(
     chosen, ngram_counts = _choose_words(words, weights, keys, budgets, config)
 
     masked = np.zeros_like(maskable)
-    masked[maskable] = chosen[words.at_token[:-1]]
+    masked[maskable] = chosen[words.cell_of_token[:-1]]
     row, position = np.divmod(np.flatnonzero(masked), masked.shape[1])
     masked_ids = np.array(input_ids, np.int32)
     original_ids = masked_ids[masked]
@@ -221,20 +221,24 @@ def _find_words(
     cell = np.flatnonzero(is_word)
     # The cell past the grid stands for what follows the last token.
     begins = np.append(begins_word[maskable], True)
-    at_token = np.concatenate([[0], cell, [is_word.size]])[np.cumsum(begins)]
-    sizes = np.bincount(at_token)
+    cell_of_token = np.concatenate([[0], cell, [is_word.size]])[
+        np.cumsum(begins)
+    ]
+    sizes = np.bincount(cell_of_token)
 
     starts_run = begins_run[begins_word]
     borders = np.append(np.flatnonzero(starts_run), len(row))
-    run_left = np.zeros(is_word.shape, np.int64)
-    run_left[is_word] = borders[np.cumsum(starts_run)] - np.arange(len(row))
+    words_to_run_end = np.zeros(is_word.shape, np.int64)
+    words_to_run_end[is_word] = borders[np.cumsum(starts_run)] - np.arange(
+        len(row)
+    )
     return _Words(
         cell,
         row,
         start,
         np.cumsum(sizes) - sizes,
-        at_token,
-        run_left,
+        cell_of_token,
+        words_to_run_end,
     )
 
 
@@ -244,7 +248,7 @@ def _word_weights(
     """Returns the mean weight `[words]` of each word's pieces, if they have."""
     if piece_weights is None:
         return None
-    cells = words.at_token[:-1]
+    cells = words.cell_of_token[:-1]
     totals = np.bincount(cells, piece_weights[token_ids])
     return (totals / np.maximum(np.bincount(cells), 1))[words.cell]
 
@@ -262,14 +266,14 @@ def _choose_words(
     """
     order = _random_order(words, weights, keys, config.max_ngram)
     ngrams = _draw_ngrams(keys, int(budgets.max(initial=1)), config)
-    free, remaining = words.run_left.flatten(), budgets.copy()
+    free, remaining = words.words_to_run_end.flatten(), budgets.copy()
     ngram_counts = np.zeros(config.max_ngram + 1, np.int64)
     # Differs from google-research/albert, which may end below its budget:
     # what no n-gram filled is filled with single words.
     for lengths in (ngrams, np.ones_like(ngrams)):
         _fill_budgets(words, order, lengths, remaining, free, ngram_counts)
     ngram_counts[0] = 0  # where nothing fitted
-    chosen = (free == 0) & (words.run_left.ravel() > 0)
+    chosen = (free == 0) & (words.words_to_run_end.ravel() > 0)
     for row in np.flatnonzero(remaining).tolist():
         _complete_row(words, order[:, row], budgets[row], chosen)
     return chosen, ngram_counts
@@ -284,7 +288,7 @@ def _random_order(
     an empty cell. With weights each rank is drawn in proportion to those of the
     words that are left (Efraimidis and Spirakis, 2006).
     """
-    batch, width = words.run_left.shape
+    batch, width = words.words_to_run_end.shape
     order_keys = counter_rng.fold_in(keys, _ORDER)[words.row]
     if weights is None:
         bits = counter_rng.random_bits(order_keys, words.start)
@@ -295,12 +299,12 @@ def _random_order(
     ranks = np.full(batch * width, np.iinfo(np.uint64).max)
     # The lowest bits of the sorted values hold the word's number in its row,
     # which makes sorting cheap and its result unique.
-    ranks[words.cell] = bits & ~_NUMBER
+    ranks[words.cell] = bits & ~_NUMBER_BITS
     ranks = ranks.reshape(batch, width)
     ranks |= np.arange(width, dtype=np.uint64)
     ranks.sort(axis=1)
     most = width - longest
-    order = np.minimum(ranks.T[:most] & _NUMBER, np.uint64(most))
+    order = np.minimum(ranks.T[:most] & _NUMBER_BITS, np.uint64(most))
     order = order.astype(np.int64, order="C")
     order += np.arange(batch) * width
     return order
@@ -346,13 +350,15 @@ def _fill_budgets(
         ngram_counts: `[max_ngram + 1]` by length.
     """
     longest = int(ngrams.max(initial=1))
-    run_left = words.run_left.ravel()
-    # What is free around the first word of an n-gram of n words, at most.
+    words_to_run_end = words.words_to_run_end.ravel()
+    # free_limit[i, n]: an n-gram of n words leaves at most so many free words
+    # at offset around[i] from its first word: the distance to it in front of
+    # it, 0 within it, no limit behind it or where n is 0.
     around = np.arange(1 - longest, longest)[:, None]
-    still_free = np.where(
-        around < np.arange(longest + 1), np.maximum(-around, 0), _ALL
+    free_limit = np.where(
+        around < np.arange(longest + 1), np.maximum(-around, 0), _NO_LIMIT
     )
-    still_free[:, 0] = _ALL
+    free_limit[:, 0] = _NO_LIMIT
     next_ngram = np.arange(len(ngrams)) * ngrams.shape[1]
     for cells in order:
         if not np.count_nonzero(remaining):
@@ -360,15 +366,15 @@ def _fill_budgets(
         ngram = ngrams.take(next_ngram, mode="clip")
         # The budget may have room for only some of the n-gram's words.
         end_token = words.tokens_before[cells] + remaining
-        length = words.at_token.take(end_token, mode="clip") - cells
+        length = words.cell_of_token.take(end_token, mode="clip") - cells
         np.minimum(length, ngram, out=length)
-        length *= (ngram <= run_left[cells]) & (length <= free[cells])
+        length *= (ngram <= words_to_run_end[cells]) & (length <= free[cells])
         np.subtract(
             end_token, words.tokens_before[cells + length], out=remaining
         )
         next_ngram += np.sign(length)
         near = around + cells
-        free[near] = np.minimum(free[near], still_free.take(length, axis=1))
+        free[near] = np.minimum(free[near], free_limit.take(length, axis=1))
         ngram_counts += np.bincount(length, minlength=len(ngram_counts))
 
 
@@ -381,7 +387,7 @@ def _complete_row(
     Solves a subset-sum problem over the lengths of words; words already chosen
     come first, so that they are kept where possible.
     """
-    candidates = candidates[words.run_left.ravel()[candidates] > 0]
+    candidates = candidates[words.words_to_run_end.ravel()[candidates] > 0]
     if chosen[candidates].all():
         return
     candidates = candidates[np.argsort(~chosen[candidates], kind="stable")]

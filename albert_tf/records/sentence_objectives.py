@@ -108,6 +108,7 @@ def _next_sentence(
 def _single_segment(
     cutter: DocumentCutter, position: int, draws: Draws
 ) -> Instance:
+    """Returns one run of sentences as the only segment, without a label."""
     begin, end = cutter.run(position, draws)
     return Instance((begin, end), (end, end), 0, end)
 

@@ -45,7 +45,11 @@ _MOST_DIFFERENCES = 5
 
 
 def extended(config: Any, runtime: RuntimeConfig) -> Any:
-    """Returns the configuration with `extend_to_steps` applied."""
+    """Returns the configuration with `extend_to_steps` applied.
+
+    Raises:
+        UserError: when that is not more than the steps of the run.
+    """
     steps = config.training.num_train_steps
     if not runtime.extend_to_steps:
         return config

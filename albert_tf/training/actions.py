@@ -1,4 +1,7 @@
-"""Actions between calls of the trainer: logs, evaluation, early stopping."""
+"""Actions between calls of the trainer: logs, evaluation, early stopping.
+
+A call makes a group of steps, up to `steps_per_loop` of them in one program.
+"""
 
 import math
 
@@ -12,7 +15,7 @@ from albert_tf.training.skipped_steps import diverged
 from albert_tf.training.trainer import StepResult
 
 
-def after_call(
+def log_and_evaluate(
     state: RunState, stragglers: Stragglers, result: StepResult
 ) -> bool:
     """Logs and evaluates as is due after a step with this result.

@@ -73,7 +73,8 @@ class Job(abc.ABC):
         sources: training batches.
         metric_names: the keys that `evaluate` returns.
         warnings: lines for the log.
-        last_changes: the steps of further schedules' last changes, by name.
+        last_changes: the last step at which each masking schedule changes, by
+            its setting.
     """
 
     name: ClassVar[str]

@@ -27,7 +27,7 @@ from albert_tf.optim.schedules import warm_up_warnings
 from albert_tf.rundir.checkpoints import remove_leftovers
 from albert_tf.rundir.profiling import Profiler
 from albert_tf.rundir.run_directory import claim, locked
-from albert_tf.training.actions import after_call
+from albert_tf.training.actions import log_and_evaluate
 from albert_tf.training.job import Job
 from albert_tf.training.run_state import BEST_MODEL, MODEL, RunState
 from albert_tf.training.skipped_steps import RollBack, handle_skipped
@@ -145,7 +145,7 @@ class _Loop:
     def _train(self) -> None:
         source = prefetch(
             self._batches,
-            self._calls(self.state.step),
+            self._step_ranges(self.state.step),
             timeout=self.runtime.data_timeout_secs,
             give_up=self._stops_at_once,
         )
@@ -163,16 +163,21 @@ class _Loop:
                         stop_requested=self.interruption.received is not None,
                     )
                 for batch, result in zip(batches, results, strict=True):
-                    self._account(batch, result)
-                better = after_call(self.state, self.stragglers, results[-1])
+                    self._record_step(batch, result)
+                better = log_and_evaluate(
+                    self.state, self.stragglers, results[-1]
+                )
                 self._save_or_stop(better, bool(results[-1].stop_requested))
 
     def _changes_of_batches(self) -> set[int]:
         """Returns the steps where masks, shards or depth change."""
         return {*self.job.sources.starts, *self.job.depths.starts}
 
-    def _calls(self, step: int) -> Iterator[range]:
-        """Yields the steps of each call; actions happen between calls."""
+    def _step_ranges(self, step: int) -> Iterator[range]:
+        """Yields the steps of each call of the trainer.
+
+        They end where an action is due, since actions happen between calls.
+        """
         config = self.config
         intervals = [
             config.log_steps,
@@ -249,7 +254,7 @@ class _Loop:
         seconds = time.monotonic() - begin
         self.state.log(f"The first call took {seconds:.1f} seconds.")
 
-    def _account(self, batch: Batch, result: StepResult) -> None:
+    def _record_step(self, batch: Batch, result: StepResult) -> None:
         state, progress = self.state, self.state.progress
         numbers = self.job.sources.record_numbers(
             state.step, progress.passed_over
@@ -298,7 +303,8 @@ class _Loop:
     def _stops_at_once(self) -> bool:
         """Returns whether a signal ends the run without another step.
 
-        Several workers stop together: a step tells all of them.
+        Several workers stop together: the all-reduced `stop_requested` of a
+        step reports the signal to each.
         """
         here = self.interruption.received is not None
         return here and is_alone(self.trainer.strategy)

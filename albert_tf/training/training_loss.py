@@ -51,10 +51,10 @@ class TrainingLoss:
         sums = {}
         for term in self.terms:
             if term.accuracy:
-                (trained,) = HEADS[term.head].labelled_outputs
+                (labelled,) = HEADS[term.head].labelled_outputs
                 weights = _weights(term, features)
                 correct = weighted_correct(
-                    outputs[trained.output], features[trained.label], weights
+                    outputs[labelled.output], features[labelled.label], weights
                 )
                 sums[term.accuracy] = correct, tf.reduce_sum(weights)
         return sums
@@ -69,12 +69,12 @@ class TrainingLoss:
         return {
             term.baseline: tf.math.unsorted_segment_sum(
                 tf.reshape(_weights(term, features), [-1]),
-                tf.reshape(features[trained.label], [-1]),
-                outputs[trained.output].shape[-1],
+                tf.reshape(features[labelled.label], [-1]),
+                outputs[labelled.output].shape[-1],
             )
             for term in self.terms
             if term.baseline
-            for trained in HEADS[term.head].labelled_outputs
+            for labelled in HEADS[term.head].labelled_outputs
         }
 
 

@@ -24,7 +24,10 @@ class VariableUpdate:
         multipliers: Mapping[str, float],
         average: MovingAverage | None,
     ) -> None:
-        """Takes the factors of the learning rate by path; 1 without one."""
+        """Prepares the updates of `variables`.
+
+        `multipliers` scale the learning rate of a variable, by path; default 1.
+        """
         self._optimizer = optimizer
         self._variables = {v.path: v.value for v in variables}
         self._multipliers = multipliers

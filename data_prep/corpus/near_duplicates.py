@@ -42,7 +42,8 @@ _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
 _BATCH_CHARS = 500_000  # characters that a worker takes at a time
 _BLOCK = 64  # shingles or documents of a step in NumPy: they stay in the cache
 _SIGNATURES_FILE = "signatures"
-# Pairs that a report shows: those least similar tell most of the threshold.
+# Pairs that a report shows: the least similar ones, by which to judge the
+# threshold.
 _SHOWN_PAIRS = 10
 
 # Multiply-shift hashing: odd factors and summands, the high half of the sum.

@@ -52,17 +52,17 @@ def assert_independent(a, b):
         stream_keys(keys_of(), 1 << 20),
     ],
 )
-def test_another_seed_step_example_or_site_is_another_mask(keys):
+def test_another_seed_step_example_or_stream_is_another_mask(keys):
     assert_independent(mask(keys), mask(keys_of()))
 
 
-def test_examples_sites_and_positions_are_masked_independently():
+def test_examples_streams_and_positions_are_masked_independently():
     whole = mask(keys_of())
     for shift in range(1, 8):
         assert_independent(whole, np.roll(whole, shift, axis=0))
-    sites = [mask(stream_keys(keys_of(), site)) for site in range(12)]
-    for a, first in enumerate(sites):
-        for second in sites[:a]:
+    streams = [mask(stream_keys(keys_of(), stream)) for stream in range(12)]
+    for a, first in enumerate(streams):
+        for second in streams[:a]:
             assert_independent(first, second)
     flat = whole.reshape(8, -1)
     for lag in (1, 2, 8, 50):
@@ -106,6 +106,51 @@ def test_masks_do_not_depend_on_the_width_of_the_batch(read_positions):
         return np.asarray(encoded["sequence_output"])[:, :5]
 
     np.testing.assert_allclose(states(9), states(5), atol=1e-5)
+
+
+def hashed(bits):
+    """Lowbias32 (Wellons, 2018) of uint32, in NumPy."""
+    bits = bits ^ (bits >> np.uint32(16))
+    bits = bits * np.uint32(0x7FEB352D)
+    bits = bits ^ (bits >> np.uint32(15))
+    bits = bits * np.uint32(0x846CA68B)
+    return bits ^ (bits >> np.uint32(16))
+
+
+def expected_mask(keys, rows, columns):
+    """What a rate of 0.5 keeps, in NumPy, where no number reaches 2^16."""
+    rows = np.array(rows, np.uint32)[:, None] << np.uint32(16)
+    counter = (rows + np.arange(columns, dtype=np.uint32)) * np.uint32(
+        0x9E3779B9
+    )
+    bits = hashed(np.asarray(keys)[:, None, None] ^ counter)
+    return bits >= np.uint32(2**31)
+
+
+def mask_of(rows, columns):
+    inputs = np.ones((2, len(rows), columns), "float32")
+    keys = keys_of(numbers=range(2))
+    kept = apply_dropout(0.5, inputs, keys, rows=np.int32([rows]))
+    return np.asarray(kept) != 0
+
+
+def test_masks_below_65536_rows_and_columns_are_as_they_were():
+    rows, keys = [0, 1, 12 * 512, 2**16 - 1], keys_of(numbers=range(2))
+    for columns in (50, 2**16):
+        np.testing.assert_array_equal(
+            mask_of(rows, columns), expected_mask(keys, rows, columns)
+        )
+
+
+def test_masks_do_not_repeat_beyond_65536_rows_or_columns():
+    rows = [n * 2**16 + row for n in range(4) for row in (0, 1)]
+    masks = mask_of(rows, 2**16 + 5000)
+    for a in range(len(rows)):
+        for b in range(a):
+            assert_independent(masks[:, a, :5000], masks[:, b, :5000])
+        # The columns from 2^16 on are not those of the next row.
+        for b in range(len(rows)):
+            assert_independent(masks[:, a, 2**16 :], masks[:, b, :5000])
 
 
 def test_keys_of_a_step_do_not_collide():

@@ -23,6 +23,8 @@ from albert_tf.modeling.dropout import (
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SEED, STEP, STREAM, RATE = 7, 3, 5, 0.3
 SHAPE = (4, 6, 10)
+# Between the numbers of rows: some have more than 16 bits.
+ROW_STEP = 30_000
 
 
 def main():
@@ -30,7 +32,8 @@ def main():
     numbers = keras.ops.arange(SHAPE[0], dtype="int32")
     step = keras.ops.convert_to_tensor(STEP, "int32")
     keys = stream_keys(example_keys(SEED, step, numbers), STREAM)
-    dropped = apply_dropout(RATE, keras.ops.ones(SHAPE), keys)
+    rows = keras.ops.arange(SHAPE[1], dtype="int32")[None] * ROW_STEP
+    dropped = apply_dropout(RATE, keras.ops.ones(SHAPE), keys, rows)
     arrays = map(keras.ops.convert_to_numpy, (keys, dropped == 0))
     print(json.dumps([keras.backend.backend(), *(a.tolist() for a in arrays)]))
 
@@ -55,9 +58,11 @@ def expected():
     numbers = np.arange(SHAPE[0], dtype=np.uint32)
     keys = hashed(step_key ^ hashed(numbers * golden))
     keys = hashed(keys + uint32((STREAM + 1) * 0x9E3779B9))
-    rows = np.arange(SHAPE[1], dtype=np.uint32)[:, None] << np.uint32(16)
+    rows = np.arange(SHAPE[1], dtype=np.uint32)[:, None] * np.uint32(ROW_STEP)
     columns = np.arange(SHAPE[2], dtype=np.uint32)
-    counter = (rows + columns) * golden
+    of_rows = golden << np.uint32(16)
+    counter = rows * of_rows + columns * golden
+    counter += hashed((rows >> np.uint32(16)) * of_rows)
     bits = hashed(keys[:, None, None] ^ counter)
     return keys.tolist(), (bits < uint32(int(RATE * 2**32))).tolist()
 

@@ -14,6 +14,9 @@ def as_arrays(values: Any) -> Any:
     """Returns an array of an array-like, in a mapping by its names.
 
     A list of one array is that array: Keras takes a list of each output's.
+
+    Raises:
+        UserError: for rows of different lengths.
     """
     if isinstance(values, Mapping):
         return {n: as_arrays(v) for n, v in values.items() if v is not None}
@@ -43,7 +46,11 @@ def alone(values: Any) -> Any:
 
 
 def weights_of_classes(given: Any, classes: int | None) -> dict[int, float]:
-    """Returns the weight of every class, 1 where none is given."""
+    """Returns the weight of every class, 1 where none is given.
+
+    Raises:
+        UserError: for what is no mapping of classes to finite weights.
+    """
     require(
         isinstance(given, Mapping),
         "class_weight must be a dictionary from numbers of classes to weights; "

@@ -37,6 +37,7 @@ class FittableModel(CheckedSteps):
         ]
 
     def _labels(self) -> HeadLabels:
+        """Returns what finds the heads' labels and weights in a batch."""
         return HeadLabels(type(self).__name__, self.heads.values())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -198,6 +199,10 @@ class FittableModel(CheckedSteps):
         Labels and weights are taken from `y` and `sample_weight`, by the name
         of the label or of its output, or without a name where there is one
         label; or from the features.
+
+        Raises:
+            UserError: on several devices, for features, labels and weights that
+                do not fit, and where there is no loss.
         """
         require(
             self._is_on_one_device(),

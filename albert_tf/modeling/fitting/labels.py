@@ -30,17 +30,17 @@ class HeadLabels:
         self._model = model
         self._heads = tuple(heads)
         self.outputs: dict[str, tuple[Head, LabelledOutput]] = {
-            trained.output: (head, trained)
+            labelled.output: (head, labelled)
             for head in self._heads
-            for trained in head.labelled_outputs
+            for labelled in head.labelled_outputs
         }
 
     def names(self) -> set[str]:
         """Returns the names of labels, and of the heads' weights for them."""
         return {
             name
-            for head, trained in self.outputs.values()
-            for name in (trained.label, head.label_weights)
+            for head, labelled in self.outputs.values()
+            for name in (labelled.label, head.label_weights)
         }
 
     def of_batch(
@@ -53,9 +53,9 @@ class HeadLabels:
                 y = dict(y)
                 x[head.label_weights] = y.pop(head.label_weights)
         labels, weights = {}, {}
-        for output, (head, trained) in self.outputs.items():
-            if trained.label in x:
-                labels[output] = x[trained.label]
+        for output, (head, labelled) in self.outputs.items():
+            if labelled.label in x:
+                labels[output] = x[labelled.label]
             if head.label_weights in x:
                 weights[output] = checked_weights(
                     head.label_weights, x[head.label_weights]
@@ -95,8 +95,8 @@ class HeadLabels:
         """
         labels, weights = self.of_batch(x, y, sample_weight)
         self.require_all(labels)
-        for output, (head, trained) in self.outputs.items():
-            if trained.num_classes is None:
+        for output, (head, labelled) in self.outputs.items():
+            if labelled.num_classes is None:
                 continue
             counted = None
             if output in weights:
@@ -104,9 +104,9 @@ class HeadLabels:
             # Scores have the axis of `input_ids` that gives their number.
             like = x["input_ids"] if x else (predicted or {})[output]
             labels[output] = in_range(
-                trained.label,
+                labelled.label,
                 labels[output],
-                trained.num_classes(head, ops.shape(like)),
+                labelled.num_classes(head, ops.shape(like)),
                 f"classes of the head {head.name}",
                 counted=counted,
             )
@@ -114,11 +114,11 @@ class HeadLabels:
 
     def require_all(self, labels: Mapping) -> None:
         """Raises UserError for an output that has no label."""
-        for output, (head, trained) in self.outputs.items():
+        for output, (head, labelled) in self.outputs.items():
             require(
                 output in labels,
-                f"The batch has no {trained.label}, which the loss of the head "
-                f"{head.name} needs.",
+                f"The batch has no {labelled.label}, which the loss of the "
+                f"head {head.name} needs.",
             )
 
     def by_name(
@@ -132,9 +132,9 @@ class HeadLabels:
         for head in self._heads:
             if head.label_weights in y:
                 x[head.label_weights] = y.pop(head.label_weights)
-        for output, (_, trained) in self.outputs.items():
-            if trained.label in x and not {output, trained.label} & y.keys():
-                y[output] = x[trained.label]
+        for output, (_, labelled) in self.outputs.items():
+            if labelled.label in x and not {output, labelled.label} & y.keys():
+                y[output] = x[labelled.label]
         weights = dict.fromkeys(y, sample_weight)
         if isinstance(sample_weight, Mapping):
             sample_weights = self._by_output(sample_weight, "sample_weight")
@@ -152,8 +152,12 @@ class HeadLabels:
         """Returns x and y that Keras weighs, and the weight of every class.
 
         It weighs a `y` that is an array, and has no default in `tf.data` sets.
+
+        Raises:
+            UserError: for heads without one label of classes, and for weights
+                that do not fit the classes.
         """
-        ((head, trained), *others) = self.outputs.values()
+        ((head, labelled), *others) = self.outputs.values()
         require(
             not others and head.label_weights == "example_weights",
             "class_weight weighs examples of one label; "
@@ -161,7 +165,7 @@ class HeadLabels:
             "as sample_weight, in the shape of the labels.",
         )
         require(
-            trained.num_classes is not None,
+            labelled.num_classes is not None,
             f"class_weight weighs classes, and {self._model} predicts numbers: "
             "give sample_weight, a weight for each example.",
         )
@@ -170,7 +174,7 @@ class HeadLabels:
             x, y, weights = keras.utils.unpack_x_y_sample_weight(batch)
             labels, _ = self.of_batch(x, y, None)
             self.require_all(labels)
-            y = labels[trained.output]
+            y = labels[labelled.output]
             return (x, y) if weights is None else (x, y, weights)
 
         if isinstance(x, Mapping):
@@ -189,7 +193,9 @@ class HeadLabels:
 
     def _only_label(self, y: object) -> dict:
         """Returns a `y` without a name by its output."""
-        names = ", ".join(trained.label for _, trained in self.outputs.values())
+        names = ", ".join(
+            labelled.label for _, labelled in self.outputs.values()
+        )
         require(
             len(self.outputs) == 1,
             f"{self._model} has {len(self.outputs)} labels; give y by name: "
@@ -207,7 +213,7 @@ class HeadLabels:
     def _by_output(self, values: Mapping, argument: str) -> dict:
         """Returns values by output that are named by output or by label."""
         outputs = {
-            trained.label: name for name, (_, trained) in self.outputs.items()
+            labelled.label: name for name, (_, labelled) in self.outputs.items()
         }
         known = {"sequence_output", "pooled_output", *self.outputs, *outputs}
         for head in self._heads:

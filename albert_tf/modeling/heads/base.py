@@ -143,13 +143,13 @@ class Head(ConfiguredLayer):
         Labels and weights are by output, too; weights are 1 where absent.
         """
         pairs = {}
-        for trained in cls.labelled_outputs:
-            name = trained.output
-            total, weight = trained.loss(
+        for labelled in cls.labelled_outputs:
+            name = labelled.output
+            total, weight = labelled.loss(
                 outputs[name], labels[name], weights.get(name)
             )
-            if trained.loss_weight != 1.0:
-                total = total * trained.loss_weight
+            if labelled.loss_weight != 1.0:
+                total = total * labelled.loss_weight
             pairs[name] = total, weight
         return pairs
 
@@ -157,8 +157,8 @@ class Head(ConfiguredLayer):
     def loss(cls, outputs: dict, features: dict) -> WeightedSum | None:
         """Returns (weighted sum, weight); None for a head without labels."""
         labels = {
-            trained.output: features[trained.label]
-            for trained in cls.labelled_outputs
+            labelled.output: features[labelled.label]
+            for labelled in cls.labelled_outputs
         }
         weights = dict.fromkeys(labels, features.get(cls.label_weights))
         pairs = list(cls.losses(outputs, labels, weights).values())
@@ -230,7 +230,7 @@ class Head(ConfiguredLayer):
     @classmethod
     def has_classes(cls) -> bool:
         """Returns whether the one output has logits of classes."""
-        losses = [trained.loss for trained in cls.labelled_outputs]
+        losses = [labelled.loss for labelled in cls.labelled_outputs]
         return losses == [weighted_cross_entropy]
 
     @classmethod
@@ -288,7 +288,11 @@ class DenseHead(Head):
         dropout_keys: Tensor | None = None,
         training: bool = False,
     ) -> Tensors:
-        """Returns the outputs by name."""
+        """Returns the outputs by name.
+
+        Raises:
+            UserError: for input_ids with another number of axes.
+        """
         axes = len(features["input_ids"].shape)
         form = "[batch, choices, seq]" if self.reads_choices else "[batch, seq]"
         require(

@@ -245,7 +245,11 @@ class AnswerableSpanHead(Head):
     def losses(
         cls, outputs: dict, labels: Mapping, weights: Mapping
     ) -> dict[str, WeightedSum]:
-        """Returns (weighted sum, weight) by output, times the factors."""
+        """Returns (weighted sum, weight) by output, times the factors.
+
+        Raises:
+            UserError: without `end_logits`, which need the labelled starts.
+        """
         require("end_logits" in outputs, END_NEEDS_START)
         return super().losses(outputs, labels, weights)
 

@@ -79,8 +79,8 @@ class Distributions:
 Figure = ConfusionMatrix | Distributions
 
 
-class LabelUnits(NamedTuple):
-    """The unit in which numbers are learned, and what they are counted from."""
+class LabelScaling(NamedTuple):
+    """The mean that is subtracted from numbers, and the deviation as unit."""
 
     mean: float = 0.0
     deviation: float = 1.0
@@ -130,9 +130,9 @@ class Kind(abc.ABC):
         """
         return []
 
-    def label_units(self, examples: Sequence[Any]) -> LabelUnits:
-        """Returns the units in which a new head learns these examples."""
-        return LabelUnits()
+    def label_scaling(self, examples: Sequence[Any]) -> LabelScaling:
+        """Returns the scaling with which a new head learns these examples."""
+        return LabelScaling()
 
     def label_ids(
         self, examples: Sequence[Any], labels: Sequence[str]

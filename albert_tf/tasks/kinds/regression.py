@@ -11,7 +11,7 @@ from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
     CallSignature,
     Distributions,
-    LabelUnits,
+    LabelScaling,
     Metric,
     Outputs,
     Prediction,
@@ -23,7 +23,7 @@ from albert_tf.tasks.kinds.base import (
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 from albert_tf.tasks.number_labels import number_of
 
-# Bounds of means and deviations that need no units; STS-B has 2.7 and 1.5.
+# Bounds of means and deviations that need no scaling; STS-B has 2.7 and 1.5.
 _LARGE, _SMALL = 10.0, 0.1
 _ROUNDING = float(np.finfo(np.float32).eps)
 
@@ -49,7 +49,7 @@ class Regression(TextKind):
 
         return np.array(made_of_all(number, examples))
 
-    def label_units(self, examples: Sequence[Example]) -> LabelUnits:
+    def label_scaling(self, examples: Sequence[Example]) -> LabelScaling:
         """Returns the mean and the deviation of numbers of another scale.
 
         A model starts at 0 and moves in small steps, which suit those of the
@@ -58,10 +58,10 @@ class Regression(TextKind):
         numbers = self.label_ids(examples, ())
         mean, deviation = float(numbers.mean()), float(numbers.std())
         if abs(mean) <= _LARGE and _SMALL <= deviation <= _LARGE:
-            return LabelUnits()
+            return LabelScaling()
         # Equal numbers may have a deviation, by rounding.
         is_alike = deviation <= _ROUNDING * abs(mean)
-        return LabelUnits(mean, 1.0 if is_alike else deviation)
+        return LabelScaling(mean, 1.0 if is_alike else deviation)
 
     def scores(
         self, features: Features, outputs: Outputs, config: FeatureConfig

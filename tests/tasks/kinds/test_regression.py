@@ -56,7 +56,7 @@ def test_numbers_in_another_form_are_to_be_converted(label, is_advised):
 
 
 @pytest.mark.parametrize(
-    ("labels", "units"),
+    ("labels", "scaling"),
     [
         ("1 4", (0, 1)),
         ("1000 1001", (1000.5, 0.5)),
@@ -67,9 +67,9 @@ def test_numbers_in_another_form_are_to_be_converted(label, is_advised):
         ("0 0", (0, 1)),
     ],
 )
-def test_numbers_of_another_scale_have_units(labels, units):
+def test_numbers_of_another_scale_are_scaled(labels, scaling):
     examples = [Example((n,), n) for n in labels.split()]
-    assert KIND.label_units(examples) == units
+    assert KIND.label_scaling(examples) == scaling
 
 
 def test_features(tiny_tokenizer):

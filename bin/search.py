@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 # Places of the right document whose recall --evaluate reports.
-_PLACES = (1, 10)
+_RECALL_CUTOFFS = (1, 10)
 
 
 def define_flags() -> None:
@@ -199,8 +199,8 @@ def _evaluate(index: Index) -> None:
     questions = list(_labelled_questions(set(index.documents())))
     columns = {}
     for name in index.rankings:
-        ranks = document_ranks(index, questions, name, max(_PLACES))
-        columns[name] = recall(ranks, _PLACES)
+        ranks = document_ranks(index, questions, name, max(_RECALL_CUTOFFS))
+        columns[name] = recall(ranks, _RECALL_CUTOFFS)
     print(f"{len(questions)} questions, {len(index.passages)} passages:")
     print(command_line.metrics_table(columns))
 

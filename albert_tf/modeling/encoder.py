@@ -173,8 +173,7 @@ class AlbertEncoder(ConfiguredLayer):
         """
         blocks = self._applied_blocks(num_applications)
         if dropout_keys is None and training and self.seed_generator:
-            # Here, and not in every layer: what remat computes again must
-            # see the same masks.
+            # Not in every layer: what remat computes again has these masks.
             batch = ops.shape(features["input_ids"])[0]
             dropout_keys = drawn_keys(batch, self.seed_generator)
         if read_positions is not None:
@@ -184,16 +183,13 @@ class AlbertEncoder(ConfiguredLayer):
         remat, form = self._remat_and_form(training, output_attentions)
         mask = mask_to_logits(features["input_mask"], self.compute_dtype)
         attend = functools.partial(FORMS[form], mask_logits=mask)
-        kernels = SharedKernelGradients(
-            blocks, self.dtype_policy, training=training
-        )
+        kernels = SharedKernelGradients(blocks, self.dtype_policy, training)
         outputs: dict[str, Any] = {"hidden_states": [hidden]}
         if output_attentions:
             outputs["attentions"] = []
         for number, block in enumerate(blocks, start=1):
             is_last = number == len(blocks)
-            # Each application reads the kernels through the one before, so that
-            # their gradients accumulate one by one.
+            # It reads kernels through the one before: gradients add one by one.
             with kernels.application_of(block):
                 hidden, weights = _checkpointed(block, remat)(
                     hidden,

@@ -45,7 +45,6 @@ class SharedKernelGradients:
         self,
         applications: Sequence[keras.layers.Layer],
         policy: keras.DTypePolicy,
-        *,
         training: bool,
     ) -> None:
         """Counts the uses in the applications, whose types are `policy`'s."""

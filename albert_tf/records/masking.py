@@ -26,8 +26,8 @@ _ORDER, _NGRAM, _ACTION, _REPLACEMENT = range(4)
 _KEEP_PROB = 0.1
 _MASK_PROB = 0.8  # the rest is replaced by a random piece
 
-# More words than any row has: the bits that hold a word's number within its row
-# while words are sorted, and no limit of words.
+# More words than any row has: no limit of words, and the bits that hold a
+# word's number within its row while words are sorted.
 _NO_LIMIT = 2**24 - 1
 _NUMBER_BITS = np.uint64(_NO_LIMIT)
 
@@ -221,17 +221,15 @@ def _find_words(
     cell = np.flatnonzero(is_word)
     # The cell past the grid stands for what follows the last token.
     begins = np.append(begins_word[maskable], True)
-    cell_of_token = np.concatenate([[0], cell, [is_word.size]])[
-        np.cumsum(begins)
-    ]
+    cells = np.concatenate([[0], cell, [is_word.size]])
+    cell_of_token = cells[np.cumsum(begins)]
     sizes = np.bincount(cell_of_token)
 
     starts_run = begins_run[begins_word]
     borders = np.append(np.flatnonzero(starts_run), len(row))
     words_to_run_end = np.zeros(is_word.shape, np.int64)
-    words_to_run_end[is_word] = borders[np.cumsum(starts_run)] - np.arange(
-        len(row)
-    )
+    run_ends = borders[np.cumsum(starts_run)]
+    words_to_run_end[is_word] = run_ends - np.arange(len(row))
     return _Words(
         cell,
         row,

@@ -7,7 +7,8 @@ Every model is pretrained by bin.pretrain and fine-tuned by bin.finetune in the
 run directory, on a core of its own. Models that tables share are trained once.
 Interrupted, the same command continues; several processes, also on several
 machines, may work in one directory. Written at the end, and with --report at
-any time: report.html, report.md and results.jsonl (a line for each job).
+any time: report.html, report.md and results.jsonl (a line for each job). A
+directory has the jobs of one text; another one needs a directory of its own.
 """
 
 import os
@@ -17,16 +18,17 @@ from collections.abc import Sequence
 from absl import flags
 from tqdm import tqdm
 
-from albert_tf.config import lookup, require
+from albert_tf.config import UserError, lookup, require
 from albert_tf.io import files
 from albert_tf.report.page import to_html, to_markdown
 from albert_tf.tasks.catalog import TASKS
 from bin import command_line
 from bin.command_line import format_table
+from data_prep.corpus.listing import list_files
 from experiments.domain_words import check_domain_words
 from experiments.estimate import HARDWARE, hours_of, pretraining_flops
 from experiments.ledger import Ledger
-from experiments.plan import Planner, TaskData, Text
+from experiments.plan import Planner, TaskData, Text, normalized
 from experiments.report import report
 from experiments.results import TableResults
 from experiments.runner import UnitError, run_units
@@ -84,10 +86,10 @@ def main() -> None:
     planner = Planner(
         SCALES[FLAGS.scale],
         Text(
-            FLAGS.input,
+            normalized(FLAGS.input),
             FLAGS.skip_header_lines,
-            FLAGS.additional_input,
-            FLAGS.domain_input,
+            normalized(FLAGS.additional_input),
+            normalized(FLAGS.domain_input),
         ),
         [_task(text) for text in FLAGS.task_data],
     )
@@ -100,8 +102,10 @@ def main() -> None:
     if FLAGS.estimate:
         _print_estimates(results)
         return
-    if not FLAGS.report:
-        _run(results, ledger)
+    if FLAGS.report:
+        _check_records(results, ledger, _models(results))
+    else:
+        _run(results, ledger, planner)
     _write(results, ledger)
 
 
@@ -113,14 +117,65 @@ def _task(text: str) -> TaskData:
         "SST-2:glue/SST-2.",
     )
     lookup(TASKS, task, "task")
-    require(
-        files.exists(directory),
-        f"--task_data={text}: there is no {directory}.",
+    return TaskData(task, normalized(directory))
+
+
+def _models(results: dict[str, TableResults]) -> list[Unit]:
+    """Returns what the tables' rows are made of, without texts and shards."""
+    cells = [cell for found in results.values() for cell in found.cells]
+    return [unit for cell in cells for unit in cell.units]
+
+
+def _check_records(
+    results: dict[str, TableResults], ledger: Ledger, needed: Sequence[Unit]
+) -> None:
+    """Refuses settings that have none of `needed` where others have records.
+
+    Settings that were mistyped would begin anew, and empty the report.
+    """
+    own = {unit.name for unit in in_order(_models(results))}
+    entries = list(ledger.entries())
+    recorded = {entry["unit"] for entry in entries}
+    if not own or recorded <= own or recorded & {u.name for u in needed}:
+        return
+    texts = {
+        f"--input={settings['input']} --skip_header_lines={header}": None
+        for settings in (entry["settings"] for entry in entries)
+        if (header := settings.get("skip_header_lines")) is not None
+    }
+    given = (
+        f"--input={normalized(FLAGS.input)} "
+        f"--skip_header_lines={FLAGS.skip_header_lines}"
     )
-    return TaskData(task, directory)
+    theirs = (
+        "of other tables, seeds or another --scale"
+        if given in texts
+        else f"of {', of '.join(texts)}"
+    )
+    raise UserError(
+        f"{FLAGS.run_dir}/results has no finished job of --table="
+        f"{','.join(FLAGS.table)} with --scale={FLAGS.scale} {given}; the "
+        f"records there are {theirs}. Give the settings of the records, or "
+        "another --run_dir; what is there is left as it is."
+    )
 
 
-def _run(results: dict[str, TableResults], ledger: Ledger) -> None:
+def _check_paths() -> None:
+    """Checks that tasks and texts are there, before any job."""
+    for text in FLAGS.task_data:
+        directory = _task(text).data_dir
+        require(
+            files.exists(directory),
+            f"--task_data={text}: there is no {directory}.",
+        )
+    for name in ("input", "additional_input", "domain_input"):
+        if paths := normalized(FLAGS[name].value):
+            list_files(paths.split(","))
+
+
+def _run(
+    results: dict[str, TableResults], ledger: Ledger, planner: Planner
+) -> None:
     rows = {row.name for found in results.values() for row in found.rows}
     unknown = sorted(set(FLAGS.only) - rows)
     require(
@@ -139,6 +194,9 @@ def _run(results: dict[str, TableResults], ledger: Ledger) -> None:
         f"--table={','.join(FLAGS.table)}",
         dict.fromkeys(p for unit in units for p in KINDS[unit.kind].packages),
     )
+    _check_records(results, ledger, [planner.vocabulary])
+    if any(ledger.entry(unit) is None for unit in in_order(units)):
+        _check_paths()
     try:
         _check_domain(units, ledger)
         run_units(units, ledger, FLAGS.processes, _log)

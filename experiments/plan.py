@@ -1,10 +1,12 @@
 """The units that the rows of a table need."""
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import PretrainConfig, override, require, to_dict
+from albert_tf.io import files
 from experiments.estimate import pretraining_flops
 from experiments.scales import Scale
 from experiments.tables import TEXTS, Row, Table
@@ -25,6 +27,17 @@ _ADAPTATION_RATE = 2 / 3
 _NEW_WORDS = 0.5
 # The new words follow from the text: the first seed's serve all.
 _FIRST_SEED = 1
+
+
+def normalized(paths: str) -> str:
+    """Returns comma-separated paths in the one form that units are named by.
+
+    `./books/` is `books`. Addresses with a scheme stay as they are.
+    """
+    return ",".join(
+        path if not path or files.is_remote(path) else os.path.normpath(path)
+        for path in map(str.strip, paths.split(","))
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,6 +219,11 @@ class Planner:
     @property
     def _num_new_words(self) -> int:
         return round(_NEW_WORDS * self.scale.vocab_size)
+
+    @property
+    def vocabulary(self) -> Unit:
+        """The vocabulary of the general text, which all its models need."""
+        return self._vocabulary(self._text())
 
     def _vocabulary(self, text: Mapping[str, Any]) -> Unit:
         settings = {**text, "vocab_size": self.scale.vocab_size}

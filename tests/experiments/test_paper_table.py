@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 import runpy
+import shutil
 import sys
 from unittest import mock
 
@@ -118,6 +119,73 @@ def reproduce(tmp_path, *flags):
     return run_program("bin.reproduce", *paths, *flags)
 
 
+# The records of docs/paper.
+_RECORDED = (
+    "--table=groups",
+    "--input=books",
+    "--skip_header_lines=8",
+    "--task_data=classification:tasks/sst-2-5000,STS-B:glue/STS-B",
+)
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A directory with records and a report."""
+    shutil.copytree(ROOT / "docs/paper/results", tmp_path / "paper/results")
+    (tmp_path / "paper/report.md").write_text("full")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "flags,error",
+    [
+        (
+            ["--input=/texts/books", "--report"],
+            "with --scale=tiny --input=/texts/books --skip_header_lines=8; the "
+            "records there are of --input=",
+        ),
+        (["--input=/texts/books"], "--input=books --skip_header_lines=8"),
+        (
+            ["--skip_header_lines=0", "--report"],
+            "--input=books --skip_header_lines=8",
+        ),
+        (["--scale=mini", "--report"], "seeds or another --scale. Give "),
+    ],
+)
+def test_settings_without_records_keep_the_report(recorded, flags, error):
+    done = reproduce(recorded, *_RECORDED, *flags)
+    assert done.status == 1
+    assert "/paper/results has no finished job of --table=groups" in done.error
+    assert error in done.error
+    assert {path.name for path in (recorded / "paper").iterdir()} == {
+        *("report.md", "results")
+    }
+    assert (recorded / "paper/report.md").read_text() == "full"
+
+
+def test_a_path_may_be_written_in_several_ways(recorded):
+    paths = (
+        "--input=./books/",
+        "--task_data=classification:tasks//sst-2-5000/,STS-B:./glue/STS-B",
+    )
+    done = reproduce(recorded, *_RECORDED, *paths, "--report")
+    assert done.status == 0, done.error
+    text = (recorded / "paper/report.md").read_text()
+    # With the scores of both tasks, though their files are not there.
+    (line,) = (x for x in text.splitlines() if x.startswith("| groups=12 |"))
+    assert line.endswith("| 28.4 | 76.6 | 67.3 | 19.1 | 43.2 | 1 of 1 |")
+
+
+def test_records_of_other_tables_are_no_mistake(recorded, monkeypatch):
+    asked = mock.Mock()
+    monkeypatch.setattr("bin.reproduce.list_files", mock.Mock())
+    monkeypatch.setattr("bin.reproduce.run_units", asked)
+    flags = ("--input=books", "--skip_header_lines=8", "--table=depth")
+    done = reproduce(recorded, *flags)
+    assert done.status == 0, done.error
+    asked.assert_called_once()
+
+
 def test_a_report_of_nothing_is_written(tmp_path):
     done = reproduce(tmp_path, "--table=sharing,parameters", "--report")
     assert done.status == 0, done.error
@@ -155,6 +223,11 @@ def test_estimates_are_printed_without_a_run(tmp_path):
         (
             ["--table=depth", "--task_data=SST2:."],
             "task='SST2' is not one of ",
+        ),
+        (["--table=depth"], "The input 'books' does not exist."),
+        (
+            ["--table=depth", "--input=.", "--additional_input=nowhere"],
+            "The input 'nowhere' does not exist.",
         ),
     ],
 )

@@ -36,6 +36,25 @@ def parse_schedule(
     return dict(zip(steps, values, strict=True))
 
 
+def late_change_warning(name: str, text: str, num_train_steps: int) -> str:
+    """Returns a line for the log where a valid schedule changes too late.
+
+    Empty where all of its stages begin.
+    """
+    stages = text.split(",") if text else []
+    begin = {stage: int(stage.partition(":")[0]) for stage in stages}
+    late = [stage for stage in stages if begin[stage] >= num_train_steps]
+    if not late:
+        return ""
+    last = stages[-len(late) - 1]
+    return (
+        f"WARNING: {name}={text} changes at step {begin[late[0]]}, beyond "
+        f"num_train_steps={num_train_steps}: {', '.join(late)} never begins, "
+        f"and {last} applies to the end. Presets have schedules for their "
+        f"number of steps; for fewer give --{name} with earlier changes."
+    )
+
+
 def numbers_of(name: str, text: str, count: int) -> list[int]:
     """Returns the `count` positive integers of a comma-separated setting."""
     parts = [part.strip() for part in text.split(",")]

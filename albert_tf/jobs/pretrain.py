@@ -15,6 +15,7 @@ from albert_tf.config import (
     sharing_plan,
     to_dict,
 )
+from albert_tf.config.schedules import late_change_warning
 from albert_tf.inputs.input_pipeline import (
     check_shards,
     sentence_objective,
@@ -114,7 +115,7 @@ def run_pretraining(
     phases = open_phases(config, train_data, eval_data, max_copied_bytes)
     config = extended(config, runtime)
     tokenizer = _tokenizer(config, phases, initial)
-    maskings, last_changes = masking_schedule(config, phases)
+    maskings = masking_schedule(config, phases)
     by_length = on_one_cpu(strategy) and config.training.steps_per_loop == 1
     sources = training_sources(config, phases, tokenizer, maskings, by_length)
     config = with_micro_batch_size(
@@ -129,7 +130,6 @@ def run_pretraining(
             tokenizer=tokenizer,
             initial=initial,
             sources=sources,
-            last_changes=last_changes,
             phases=phases,
             held_out=held_out_sources(config, phases),
             report=report,
@@ -153,8 +153,18 @@ def _learned(config: PretrainConfig, phases: Sequence[Phase]) -> dict[str, Any]:
         "warnings": (
             f"Sentence objective {objective.name}: {objective.meaning}.",
             *unequal_lengths(phases),
+            *_late_changes(config),
         ),
     }
+
+
+def _late_changes(config: PretrainConfig) -> list[str]:
+    """Returns a warning for each schedule that ends after the training."""
+    steps = config.training.num_train_steps
+    names = ("depth_schedule", "masking_schedule", "ngram_schedule")
+    texts = {name: getattr(config.pretraining, name) for name in names}
+    found = (late_change_warning(n, text, steps) for n, text in texts.items())
+    return list(filter(None, found))
 
 
 def _tokenizer(

@@ -149,29 +149,24 @@ def held_out_sources(
 
 def masking_schedule(
     config: PretrainConfig, phases: Sequence[Phase]
-) -> tuple[dict[int, MaskingConfig], dict[str, int]]:
-    """Returns the masking of training text by the step it applies from.
-
-    The second result is the step of the last change, by the schedule's name.
-    """
+) -> dict[int, MaskingConfig]:
+    """Returns the masking of training text by the step it applies from."""
     schedules: tuple[tuple[str, str, type, str], ...] = (
         ("masking_schedule", "masked_lm_prob", float, "2000:0.2"),
         ("ngram_schedule", "max_ngram", int, "2000:3"),
     )
     changes: dict[int, dict[str, Any]] = {0: {}}
-    last_changes: dict[str, int] = {}
     for name, setting, convert, example in schedules:
         text = getattr(config.pretraining, name)
         if not text:
             continue
         for step, value in parse_schedule(name, text, convert, example).items():
             changes.setdefault(step, {})[setting] = value
-            last_changes[name] = step
         _require_dynamic_masks(name, text, phases)
     masking, schedule = config.masking, {}
     for step in sorted(changes):
         schedule[step] = masking = override(masking, changes[step])
-    return schedule, last_changes
+    return schedule
 
 
 def _piece_weights(

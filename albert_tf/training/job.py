@@ -73,8 +73,6 @@ class Job(abc.ABC):
         sources: training batches.
         metric_names: the keys that `evaluate` returns.
         warnings: lines for the log.
-        last_changes: the last step at which each masking schedule changes, by
-            its setting.
     """
 
     name: ClassVar[str]
@@ -91,7 +89,6 @@ class Job(abc.ABC):
     metric_names: Collection[str]
     depths: DepthSchedule = dataclasses.field(default_factory=DepthSchedule)
     warnings: tuple[str, ...] = ()
-    last_changes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     log: Log = print
 
     @functools.cached_property

@@ -130,17 +130,11 @@ class _Loop:
         last = self.config.num_train_steps
         yield from self.job.warnings
         yield from warm_up_warnings(self.job.config.optimizer, last)
-        starts = {
-            "depth_schedule": self.job.depths.starts[-1],
-            "profile_steps": min(self.profiler.steps, default=0),
-            **self.job.last_changes,
-        }
-        for name, step in starts.items():
-            if step >= last:
-                yield (
-                    f"{name} starts at step {step}, beyond "
-                    f"num_train_steps={last}: it has no effect."
-                )
+        if (step := min(self.profiler.steps, default=0)) >= last:
+            yield (
+                f"profile_steps starts at step {step}, beyond "
+                f"num_train_steps={last}: it has no effect."
+            )
 
     def _train(self) -> None:
         source = prefetch(

@@ -261,21 +261,27 @@ def test_settings_for_steps_after_the_last_are_reported(fake_run, capsys):
         RuntimeConfig(profile_steps="12,14"),
         depth_schedule="0:1,1:2",
         masking_schedule="0:0.3,1:0.2",
-        ngram_schedule="0:1,2:2",
+        ngram_schedule="0:1,2:2,4:3",
         num_train_steps=1,
         num_warmup_steps=2,
     )
     output = capsys.readouterr().out
-    for name, step in (
-        ("depth_schedule", 1),
-        ("masking_schedule", 1),
-        ("ngram_schedule", 2),
-        ("profile_steps", 12),
+    for name, text, late in (
+        ("depth_schedule", "0:1,1:2", "1:2"),
+        ("masking_schedule", "0:0.3,1:0.2", "1:0.2"),
+        ("ngram_schedule", "0:1,2:2,4:3", "2:2, 4:3"),
     ):
+        stages = text.split(",")
+        step = late.partition(":")[0]
         assert (
-            f"{name} starts at step {step}, beyond num_train_steps=1: it has "
-            "no effect." in output
+            f"WARNING: {name}={text} changes at step {step}, beyond "
+            f"num_train_steps=1: {late} never begins, and {stages[0]} applies "
+            "to the end. " in output
         )
+    assert (
+        "profile_steps starts at step 12, beyond num_train_steps=1: it has no "
+        "effect." in output
+    )
     assert "num_warmup_steps=2 is more than num_train_steps=1" in output
 
 

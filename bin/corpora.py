@@ -137,7 +137,7 @@ def _surveyed(
             sample.merge(of_file)
             report.merge(surveys[-1].report)
             show(len(surveys), len(files))
-    report.check(FLAGS.max_bad_fraction)
+    report.check(FLAGS.max_bad_fraction, FLAGS.skip_header_lines)
     if faults := report.describe_faults():
         print(f"{faults}.")
     return surveys, sample

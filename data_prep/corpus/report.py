@@ -104,13 +104,31 @@ class CorpusReport:
             for reason, location in self.first_locations.items()
         }
 
-    def check(self, max_bad_fraction: float) -> None:
-        """Raises UserError if the share of bad lines is above the allowed."""
+    def check(
+        self, max_bad_fraction: float, skip_header_lines: int = 0
+    ) -> None:
+        """Raises UserError if the share of bad lines is above the allowed.
+
+        `skip_header_lines` is that of the files, for the message.
+        """
+        allowed = self.bad_fraction <= max_bad_fraction
+        empty = self.first_locations.keys() == {"bad/empty_documents"}
+        require(
+            allowed or not empty or self.counts["documents"] > 0,
+            "The input has no text"
+            + (
+                f" behind the {skip_header_lines} lines that "
+                "--skip_header_lines leaves out of each file"
+                if skip_header_lines
+                else ""
+            )
+            + f" (first: {self.first_locations.get('bad/empty_documents')}).",
+        )
         remedies = ", ".join(
             FAULTS[reason].remedy for reason in self.first_locations
         )
         require(
-            self.bad_fraction <= max_bad_fraction,
+            allowed,
             f"{self._share()}: {', '.join(self._faults().values())}; "
             f"max_bad_fraction={max_bad_fraction:g} is allowed. Either "
             f"{remedies}, or raise --max_bad_fraction.",

@@ -131,7 +131,7 @@ def make_plan(
     report = CorpusReport()
     for survey in surveys:
         report.merge(survey.report)
-    report.check(max_bad_fraction)
+    report.check(max_bad_fraction, config.skip_header_lines)
     eval_threshold, notes = 0.0, []
     if config.eval_fraction:
         eval_threshold, notes = _eval_threshold(surveys, config)

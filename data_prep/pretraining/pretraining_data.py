@@ -22,6 +22,7 @@ from albert_tf.config import (
     PretrainingDataConfig,
     UserError,
     lookup,
+    require,
 )
 from albert_tf.io.json_files import write_json
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
@@ -40,7 +41,7 @@ from data_prep.pretraining.build_plan import BuildPlan, make_plan, plan_settings
 from data_prep.pretraining.build_report import REPORT_FILE, build_page
 from data_prep.pretraining.local_runner import LocalRunner
 from data_prep.pretraining.record_maker import DOCUMENT_TOKENS, num_slots
-from data_prep.pretraining.sources import list_inputs
+from data_prep.pretraining.sources import TRAIN, list_inputs
 from data_prep.workers import Progress, no_progress
 
 
@@ -174,6 +175,7 @@ def _carry_out(
         if result is None:
             result = engine.run(plan, tokenizer, directory)
         _check_splits(plan, result)
+        _check_labels(plan, result)
         for warning in _single_documents(plan, result):
             log(warning)
         metadata = make_metadata(plan, tokenizer, result)
@@ -240,6 +242,23 @@ def _check_splits(plan: BuildPlan, result: BuildResult) -> None:
             f", sentence_splitter={config.sentence_splitter}, eval_fraction="
             f"{config.eval_fraction}."
         )
+
+
+def _check_labels(plan: BuildPlan, result: BuildResult) -> None:
+    """Raises UserError if training pairs have one label for want of documents.
+
+    A loss on them teaches nothing.
+    """
+    counts = result.counts
+    require(
+        not counts[f"{TRAIN}/without_other_document"]
+        or counts[f"{TRAIN}/label_1"] > 0,
+        f"The split {TRAIN} has a single document, so that with "
+        f"sentence_objective={plan.config.sentence_objective} all of its pairs "
+        "are real ones, and nothing can be learned from them. Give more "
+        "documents, the --document_separator (blank_line, line) that divides "
+        "this one, or --sentence_objective=sop.",
+    )
 
 
 def _single_documents(plan: BuildPlan, result: BuildResult) -> Iterator[str]:

@@ -213,7 +213,7 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
     ("command", "message"),
     [
         (VOCAB + "/none.txt", "none.txt"),
-        (VOCAB + "/empty.txt", "1 of 1 .*empty"),
+        (VOCAB + "/empty.txt", "The input has no text .first: .*empty.txt"),
         (
             "extend_vocab --output_dir={t} --input={t} --model_dir=a "
             "--num_new_tokens=9",

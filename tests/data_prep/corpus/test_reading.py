@@ -549,3 +549,18 @@ def test_too_many_bad_lines_are_refused(tmp_path):
     )
     with pytest.raises(UserError, match=f"{faults}.*iconv.*binary data, or"):
         report.check(0.49)
+
+
+def test_text_that_is_missing_is_called_so(tmp_path):
+    path = write(tmp_path / "a.txt", b"\n\n")
+    report = CorpusReport()
+    read(path, report=report)
+    report.check(1.0, 3)
+    with pytest.raises(UserError, match="has no text behind the 3 lines that"):
+        report.check(0.1, 3)
+    with pytest.raises(UserError, match=rf"has no text \(first: {path}, line"):
+        report.check(0.1)
+    # One text beside empty files: those are the fault.
+    read(write(tmp_path / "b.txt", b"text\n"), report=report)
+    with pytest.raises(UserError, match=r"Bad lines: 1 of 3 "):
+        report.check(0.1)

@@ -353,6 +353,16 @@ def test_pairs_of_a_single_document_have_one_label(build, corpus):
     )
 
 
+def test_training_pairs_of_one_label_are_refused(build, corpus, tmp_path):
+    said = "train has a single document.* or --sentence_objective=sop"
+    settings = {"inputs": [f"{corpus}/books/7.txt"]}
+    settings["document_separator"] = "file"
+    with pytest.raises(UserError, match=said):
+        build(sentence_objective="nsp", **settings)
+    assert not (tmp_path / "out" / "metadata.json").exists()
+    build("sop", sentence_objective="sop", **settings)
+
+
 def test_bad_text_is_refused_before_anything_is_written(build, tmp_path):
     path = tmp_path / "bad.txt"
     path.write_bytes(b"Caf\xe9. Good.\n" * 3 + b"Good.\n" * 7)

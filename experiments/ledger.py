@@ -9,14 +9,14 @@ import dataclasses
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
-from experiments.units import Figures, Unit
+from experiments.units import TEXT, Figures, Unit
 
 FINISHED, DIVERGED = "finished", "diverged"
 # A unit whose needs diverged.
@@ -105,6 +105,23 @@ class Ledger:
             if name.endswith(".json")
         ]
         yield from sorted(found, key=lambda e: (e["finished"], e["unit"]))
+
+    def recorded_text(self, unit: Unit) -> str | None:
+        """Returns the fingerprint that its kind has recorded of its text.
+
+        None: the kind has not read the text yet, or without a fingerprint.
+        """
+
+        def text_of(settings: Mapping[str, Any]) -> list[Any]:
+            return [settings.get(n) for n in ("input", "skip_header_lines")]
+
+        found = (
+            entry["figures"].get(TEXT)
+            for entry in self.entries()
+            if entry["kind"] == unit.kind
+            and text_of(entry["settings"]) == text_of(unit.settings)
+        )
+        return next(filter(None, found), None)
 
     def write_lines(self) -> str:
         """Writes all entries as JSON lines; returns the path."""

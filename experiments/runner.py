@@ -25,7 +25,7 @@ from albert_tf.io import files
 from albert_tf.io.locks import lock_inheritably, locked
 from experiments import ledger as states
 from experiments.ledger import Ledger
-from experiments.units import KINDS, Figures, Unit, in_order
+from experiments.units import KINDS, OUTPUT, TEXT, Figures, Unit, in_order
 
 _POLL_SECONDS = 0.5
 _LOG = "log.txt"
@@ -212,6 +212,7 @@ class _Run:
         directory = self._ledger.unit_directory(run.unit)
         if status == 0:
             figures = KINDS[run.unit.kind].figures(run.unit, directory)
+            self._check_text(run.unit, figures)
             self._ledger.mark_whole(run.unit)
             self._record(run.unit, states.FINISHED, figures, seconds)
         elif status == DIVERGED:
@@ -225,6 +226,25 @@ class _Run:
                 self._log("".join(file.readlines()[-5:]).rstrip())
             self._log(f"{run.unit.name} failed with status {status}: {path}")
             raise UnitError(status)
+
+    def _check_text(self, unit: Unit, figures: Figures) -> None:
+        """Raises UnitError where a text is not the one that was recorded.
+
+        What was made of it is removed.
+        """
+        recorded = self._ledger.recorded_text(unit)
+        found = figures.get(TEXT)
+        if recorded is None or found == recorded:
+            return
+        directory = self._ledger.unit_directory(unit)
+        files.remove_tree(os.path.join(directory, OUTPUT))
+        self._log(
+            f"{unit.name}: the text {unit.settings['input']} has changed "
+            f"(fingerprint {found[:12]}, recorded in "
+            f"{self._ledger.directory}/results: {recorded[:12]}). Put it back "
+            "as it was, or take another --run_dir for the new one."
+        )
+        raise UnitError(1)
 
     def _record(
         self, unit: Unit, status: str, figures: Figures, seconds: float

@@ -1,8 +1,10 @@
 """Units: the jobs of an experiment, each run once and remembered.
 
-A unit is named by a digest of all that decides its result, so that equal ones
-of several tables are one. KINDS says how a kind of unit is run, by a program
-of this project, and what is read of it afterwards.
+A unit is named by a digest of its settings and those of what it needs, so that
+equal ones of several tables are one. Texts and tasks are named by their paths
+there; of texts the figures of vocabularies and shards have a fingerprint. KINDS
+says how a kind of unit is run, by a program of this project, and what is read
+of it afterwards.
 """
 
 import dataclasses
@@ -29,6 +31,8 @@ from experiments.estimate import pretraining_flops
 # The directory in a unit's own that its program writes.
 OUTPUT = "output"
 _MEASUREMENT = "measurement.json"
+# Of figures: a digest of the names and contents of a text's files.
+TEXT = "text"
 Figures = dict[str, Any]
 
 
@@ -121,6 +125,11 @@ def _vocabulary(unit: Unit, directory: Directory, processes: int) -> list[str]:
     ]
 
 
+def _vocabulary_figures(unit: Unit, directory: str) -> Figures:
+    summary = read_json(os.path.join(_output(directory), "vocab_summary.json"))
+    return {TEXT: summary["settings"]["source"]}
+
+
 def _extension(unit: Unit, directory: Directory, processes: int) -> list[str]:
     return [
         "bin.extend_vocab",
@@ -144,6 +153,11 @@ def _shards(unit: Unit, directory: Directory, processes: int) -> list[str]:
         f"--workers={processes}",
         f"--output_dir={_output(directory(unit))}",
     ]
+
+
+def _shards_figures(unit: Unit, directory: str) -> Figures:
+    metadata = read_json(os.path.join(_output(directory), "metadata.json"))
+    return {TEXT: metadata["settings"]["inputs"]["train"]["sha256"]}
 
 
 def _settings(unit: Unit, directory: Directory) -> str:
@@ -282,9 +296,9 @@ def _measurement_figures(unit: Unit, directory: str) -> Figures:
 
 
 KINDS: dict[str, Kind] = {
-    "vocabulary": Kind(_vocabulary, _no_figures),
+    "vocabulary": Kind(_vocabulary, _vocabulary_figures),
     "extension": Kind(_extension, _no_figures),
-    "shards": Kind(_shards, _no_figures),
+    "shards": Kind(_shards, _shards_figures),
     "pretraining": Kind(_pretraining, _pretraining_figures),
     "piece_errors": Kind(_piece_errors, _no_figures),
     "peer": Kind(

@@ -108,7 +108,14 @@ def test_a_row_is_trained_measured_fine_tuned_and_reported(
     page = report({"layers": results}, scale.caption, ledger)
     assert len(page.sections) == 1
     entries = pathlib.Path(ledger.write_lines()).read_text().splitlines()
-    kinds = sorted(json.loads(line)["kind"] for line in entries)
+    ended = {entry["kind"]: entry for entry in map(json.loads, entries)}
+    (vocabulary, shards) = (
+        ended[k]["figures"] for k in ("vocabulary", "shards")
+    )
+    # The files are in one directory, and have the same names for both.
+    assert vocabulary == shards == {"text": mock.ANY}
+    assert len(vocabulary["text"]) == 64
+    kinds = sorted(ended)
     assert kinds == [
         *("finetuning", "measurement", "pretraining", "shards", "vocabulary")
     ]

@@ -129,6 +129,57 @@ def test_a_program_that_fails_ends_the_experiment(ledger):
     assert ledger.entry(unit("a", does="3")) is None
 
 
+def text_kind(fingerprint):
+    """Returns a kind of unit that makes a file of a text of that print."""
+    return Kind(
+        command=lambda unit, directory, processes: [
+            "tests.experiments.unit_program",
+            "write",
+            str(make_output(directory(unit))),
+        ],
+        figures=lambda unit, directory: {"text": fingerprint},
+    )
+
+
+def make_output(directory):
+    output = pathlib.Path(directory, "output")
+    output.mkdir(exist_ok=True)
+    return output
+
+
+def test_a_text_that_has_changed_is_refused(ledger, monkeypatch):
+    units = [
+        Unit("shards", {"input": text, "skip_header_lines": 8, "length": n})
+        for text, n in (("books", 1), ("books", 2), ("others", 2))
+    ]
+    first, second, of_others = units
+    monkeypatch.setitem(KINDS, "shards", text_kind("a" * 64))
+    run([first], ledger)
+    monkeypatch.setitem(KINDS, "shards", text_kind("b" * 64))
+    run([of_others], ledger)
+    lines = []
+    with pytest.raises(UnitError) as caught:
+        run_units([second], ledger, 1, lines.append)
+    assert caught.value.status == 1
+    assert lines == [
+        f"{second.name}: the text books has changed (fingerprint "
+        f"bbbbbbbbbbbb, recorded in {ledger.directory}/results: aaaaaaaaaaaa). "
+        "Put it back as it was, or take another --run_dir for the new one."
+    ]
+    assert ledger.entry(second) is None
+    assert not pathlib.Path(ledger.unit_directory(second), "output").exists()
+    monkeypatch.setitem(KINDS, "shards", text_kind("a" * 64))
+    run([second], ledger)
+
+
+def test_a_text_without_a_fingerprint_is_any(ledger, monkeypatch):
+    shards = Unit("shards", {"input": "books", "skip_header_lines": 8})
+    ledger.record(shards, "finished", {}, 1.0)
+    monkeypatch.setitem(KINDS, "shards", text_kind("a" * 64))
+    run([unit("a", shards=shards)], ledger)
+    assert ledger.figures(shards) == {"text": "a" * 64}
+
+
 def test_progress_names_the_number_and_the_time_left(ledger):
     first, second = run([unit("a"), unit("b")], ledger, processes=1)
     assert re.fullmatch(

@@ -13,6 +13,7 @@ directory has the jobs of one text; another one needs a directory of its own.
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 from absl import flags
@@ -27,7 +28,7 @@ from bin.command_line import format_table
 from data_prep.corpus.listing import list_files
 from experiments.domain_words import check_domain_words
 from experiments.estimate import HARDWARE, hours_of, pretraining_flops
-from experiments.ledger import Ledger
+from experiments.ledger import DIVERGED, SKIPPED, Ledger
 from experiments.plan import Planner, TaskData, Text, normalized
 from experiments.report import report
 from experiments.results import TableResults
@@ -243,7 +244,22 @@ def _write(results: dict[str, TableResults], ledger: Ledger) -> None:
     ):
         files.write(os.path.join(FLAGS.run_dir, name), content.encode())
     lines = ledger.write_lines()
-    print(f"Written: {os.path.join(FLAGS.run_dir, 'report.html')}, {lines}")
+    print(
+        f"Written: {os.path.join(FLAGS.run_dir, 'report.html')}, {lines}"
+        f"{_diverged(results, ledger)}"
+    )
+
+
+def _diverged(results: dict[str, TableResults], ledger: Ledger) -> str:
+    """Returns the end of a line on jobs that diverged; empty without any."""
+    found = map(ledger.entry, in_order(_models(results)))
+    counts = Counter(entry["status"] for entry in found if entry)
+    if not counts[DIVERGED]:
+        return ""
+    return (
+        f"; {counts[DIVERGED]} jobs diverged, and {counts[SKIPPED]} that need "
+        "them were not run"
+    )
 
 
 def _print_estimates(results: dict[str, TableResults]) -> None:

@@ -192,6 +192,7 @@ def _section(name: str, results: TableResults, place: str) -> Section:
         parts.append(Paragraph(results.table.note))
     if findings := results.findings():
         parts.append(_claims(findings))
+    parts += _untested(results)
     parts += _leads(results)
     parts += _early_exits(results)
     parts += _curves(name, results)
@@ -310,6 +311,18 @@ def _claims(findings: Sequence[Finding]) -> Table:
     ]
     header = ["claim", "scores", "points", "seeds that agree", "p", "verdict"]
     return Table(header, rows, "Claims on these scores, above 0 for them.")
+
+
+def _untested(results: TableResults) -> list[Part]:
+    """Returns a line for each claim, and reason, that no seed tests."""
+    return [
+        Paragraph(
+            f"{found.claim.text} Not tested"
+            f"{' on ' * bool(found.columns)}{', '.join(found.columns)}: "
+            f"{found.reason}."
+        )
+        for found in results.untested()
+    ]
 
 
 def _difference(finding: Finding) -> str:

@@ -4,12 +4,13 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from albert_tf.modeling.accounting import with_pretraining_heads
 from experiments.curves import Curve, curve
-from experiments.ledger import Ledger
+from experiments.ledger import DIVERGED, Ledger
 from experiments.plan import Cell
 from experiments.tables import TEXTS, Claim, Row, Table
 from experiments.units import Figures, Unit, pretraining_config
@@ -125,6 +126,14 @@ class Finding:
         return sum(difference > 0 for difference in self.differences)
 
 
+class Untested(NamedTuple):
+    """A claim that no seed can test: why, and on which columns; empty: all."""
+
+    claim: Claim
+    reason: str
+    columns: Sequence[str]
+
+
 @dataclasses.dataclass(frozen=True)
 class TableResults:
     """The results of a table's cells so far."""
@@ -203,14 +212,59 @@ class TableResults:
 
         Rows that differ in their objective are not compared by it.
         """
-        own = {f"{m.upper()} accuracy" for m in self.table.measures}
         found = [
             self._examine(claim, column)
             for claim in self.table.claims
+            for column in self._columns_of(claim)
+        ]
+        return [finding for finding in found if finding.differences]
+
+    def untested(self) -> list[Untested]:
+        """Returns the claims of which columns say nothing, by the reason.
+
+        None of a claim none of whose rows has ended.
+        """
+        found = []
+        for claim in self.table.claims:
+            columns = self._columns_of(claim) or [""]
+            reasons: dict[str, list[str]] = {}
+            for column in columns:
+                reason = self._reason(claim, column)
+                if reason and not self._examine(claim, column).differences:
+                    reasons.setdefault(reason, []).append(column)
+            found += [
+                Untested(claim, reason, [] if those == columns else those)
+                for reason, those in reasons.items()
+            ]
+        return found
+
+    def _columns_of(self, claim: Claim) -> list[str]:
+        own = {f"{m.upper()} accuracy" for m in self.table.measures}
+        return [
+            column
             for column in self.columns
             if column not in own and _is_about(claim, column)
         ]
-        return [finding for finding in found if finding.differences]
+
+    def _reason(self, claim: Claim, column: str) -> str:
+        """Returns why a claim has no seed with a score of all its rows.
+
+        Empty before one of its rows has ended.
+        """
+        reasons, ended = [], False
+        for name in claim.weights:
+            cells = self.of_row(name)
+            ended |= any(cell.status for cell in cells)
+            diverged = sum(cell.status == DIVERGED for cell in cells)
+            if diverged:
+                reasons.append(
+                    f"{name} diverged ({diverged} of {len(cells)} seeds)"
+                )
+            elif not self.values(name, column):
+                reasons.append(f"{name} has no score")
+        if not ended:
+            return ""
+        return " and ".join(reasons) or "no seed has a score of all rows"
 
     def _examine(self, claim: Claim, column: str) -> Finding:
         """Returns the claim's sum for every seed that has all its scores."""

@@ -22,7 +22,8 @@ class Scale:
             that is not here keeps the paper's. A row whose number is not
             there has no counterpart at this scale.
         vocab_size, max_seq_length: of the shards.
-        caption: what readers of a table must know of the scale.
+        description: what readers of a table must know of the scale, with
+            names in braces for its numbers, see `caption`.
     """
 
     preset: str
@@ -30,7 +31,22 @@ class Scale:
     numbers: Mapping[str, Mapping[Any, Any]]
     vocab_size: int
     max_seq_length: int
-    caption: str
+    description: str
+
+    @property
+    def caption(self) -> str:
+        """The description, with the numbers of the scale's ALBERT-base."""
+        settings = {**preset(self.preset), **self.settings}
+        config = override(PretrainConfig(), settings)
+        return self.description.format(
+            preset=self.preset,
+            width=config.model.hidden_size,
+            layers=config.model.num_hidden_layers,
+            steps=config.training.num_train_steps,
+            batch=config.training.train_batch_size,
+            length=self.max_seq_length,
+            rate=config.optimizer.learning_rate,
+        )
 
     def config(
         self, row: Mapping[str, Any], seed: int
@@ -65,7 +81,10 @@ class Scale:
 # 1 / sqrt(2 x applications), as GPT-2's.
 _DEPTHS = {1: 1, 3: 2, 6: 3, 12: 4, 24: 8, 48: 16}
 _GROUPS = {1: 1, 2: 2, 12: 4}
-_RECIPE = (
+_TRAINING = "{steps:,} steps of {batch:,} sequences of {length} tokens"
+_SMALL = (
+    "{width} wide and {layers} layers for the paper's 768 and 12, "
+    f"{_TRAINING}. "
     "All rows have the optimizer, the initial weights and the schedule of the "
     "preset {preset}, with which models of this size learn; LAMB with the "
     "paper's do not. They differ in nothing but what the table varies."
@@ -91,11 +110,7 @@ SCALES: dict[str, Scale] = {
         },
         vocab_size=8000,
         max_seq_length=64,
-        caption=(
-            "Scale tiny: 128 wide and 4 layers for the paper's 768 and 12, "
-            "1,500 steps of 64 sequences of 64 tokens. "
-            + _RECIPE.format(preset="tiny")
-        ),
+        description=f"Scale tiny: {_SMALL}",
     ),
     "mini": Scale(
         preset="mini",
@@ -116,11 +131,7 @@ SCALES: dict[str, Scale] = {
         },
         vocab_size=8000,
         max_seq_length=64,
-        caption=(
-            "Scale mini: 256 wide and 4 layers for the paper's 768 and 12, "
-            "6,000 steps of 64 sequences of 64 tokens. "
-            + _RECIPE.format(preset="mini")
-        ),
+        description=f"Scale mini: {_SMALL}",
     ),
     "paper": Scale(
         preset="base_v1",
@@ -128,9 +139,9 @@ SCALES: dict[str, Scale] = {
         numbers={"depth_schedule": {"half first": "0:6,62500:12"}},
         vocab_size=30_000,
         max_seq_length=512,
-        caption=(
-            "Scale paper: the paper's own settings, 125,000 steps of 4,096 "
-            "sequences of 512 tokens with LAMB at 0.00176."
+        description=(
+            f"Scale paper: the paper's own settings, {_TRAINING} with LAMB at "
+            "{rate}."
         ),
     ),
 }

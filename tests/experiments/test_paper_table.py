@@ -202,6 +202,23 @@ def test_a_report_of_nothing_is_written(tmp_path):
     assert "| BERT large | 334 |" in text
 
 
+def test_the_last_line_has_the_number_of_diverged_jobs(tmp_path):
+    planner = Planner(SCALES["tiny"], Text("books"), [TaskData("MRPC", "m")])
+    ledger = Ledger(str(tmp_path / "paper"))
+    for cell in planner.cells(TABLES["dropout"], [1]):
+        ledger.record(cell.pretraining, "diverged", {}, 5.0)
+        ledger.record(cell.tasks["MRPC"], "not run", {}, 0.0)
+        break
+    flags = ("--table=dropout", "--task_data=MRPC:m", "--report")
+    done = reproduce(tmp_path, *flags)
+    last = "; 1 jobs diverged, and 1 that need them were not run"
+    assert done.stdout.splitlines()[-1].endswith(f"results.jsonl{last}")
+    assert (
+        "with dropout diverged (1 of 1 seeds)"
+        in (tmp_path / "paper/report.md").read_text()
+    )
+
+
 def test_estimates_are_printed_without_a_run(tmp_path):
     flags = ("--table=bert", "--scale=paper", "--estimate")
     done = reproduce(tmp_path, *flags)

@@ -47,6 +47,21 @@ def test_every_row_has_a_counterpart_at_every_scale(name, scale):
     assert len(cells(name, scale)) == len(TABLES[name].rows)
 
 
+def test_a_caption_has_the_numbers_of_the_scale():
+    mini = dataclasses.replace(
+        SCALES["mini"],
+        settings={"num_hidden_layers": 5, "num_train_steps": 7000},
+    )
+    assert mini.caption.startswith(
+        "Scale mini: 256 wide and 5 layers for the paper's 768 and 12, 7,000 "
+        "steps of 64 sequences of 64 tokens. All rows "
+    )
+    assert SCALES["paper"].caption == (
+        "Scale paper: the paper's own settings, 125,000 steps of 4,096 "
+        "sequences of 512 tokens with LAMB at 0.00176."
+    )
+
+
 @pytest.mark.parametrize("name", ["embedding", "sharing", "parameters"])
 def test_parameters_of_the_paper_s_scale_are_published(name):
     """But for xlarge and xxlarge, which the paper miscounts."""

@@ -1,5 +1,7 @@
 """Scores, claims and the report, from a ledger that the test writes."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -92,6 +94,44 @@ def test_a_claim_is_tested_by_its_difference_in_each_seed(results):
     t = np.mean(differences) / (np.std(differences, ddof=1) / np.sqrt(3))
     assert found.p_value == pytest.approx(stats.t.sf(t, df=2))
     assert found.agreeing == sum(d > 0 for d in differences)
+
+
+def test_a_claim_that_no_seed_tests_is_named(results, tmp_path):
+    sharing = dataclasses.replace(
+        results.table,
+        claims=[
+            Claim("A.", {ROWS[0]: 1, ROWS[2]: -1}),
+            Claim("B.", {ROWS[0]: 1, ROWS[3]: -1}, ["tasks"]),
+        ],
+    )
+    ledger = Ledger(str(tmp_path / "other"))
+    found = TableResults(sharing, results.cells, ledger)
+    assert found.untested() == []
+    for cell in results.cells:
+        if cell.row.name == ROWS[2]:
+            ledger.record(cell.pretraining, DIVERGED, {}, 5.0)
+    found = TableResults(sharing, results.cells, ledger)
+    assert [part.text for part in _paragraphs(found)] == [
+        f"A. Not tested: {ROWS[0]} has no score and {ROWS[2]} diverged (3 of "
+        "3 seeds).",
+    ]
+    for cell in results.cells:
+        if cell.row.name in (ROWS[0], ROWS[3]):
+            record_pretraining(ledger, cell, 0.3)
+    (cell, *_) = results.cells
+    figures = {"evaluation": {"f1": 0.6}, "metric": "f1"}
+    ledger.record(cell.tasks["MRPC"], FINISHED, figures, 30.0)
+    found = TableResults(sharing, results.cells, ledger)
+    assert [part.text for part in _paragraphs(found)] == [
+        f"A. Not tested: {ROWS[2]} diverged (3 of 3 seeds).",
+        f"B. Not tested on MRPC: {ROWS[3]} has no score.",
+    ]
+
+
+def _paragraphs(results):
+    page = report({"sharing": results}, "Scale tiny.", results.ledger)
+    parts = page.sections[0].parts
+    return [p for p in parts if "Not tested" in getattr(p, "text", "")]
 
 
 def test_scores_of_tasks_are_those_of_their_best_metric(results):

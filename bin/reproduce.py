@@ -14,7 +14,8 @@ directory has the jobs of one text; another one needs a directory of its own.
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import flags
 from tqdm import tqdm
@@ -105,6 +106,7 @@ def main() -> None:
         return
     if FLAGS.report:
         _check_records(results, ledger, _models(results))
+        _log_missing(results, ledger)
     else:
         _run(results, ledger, planner)
     _write(results, ledger)
@@ -159,6 +161,25 @@ def _check_records(
         f"records there are {theirs}. Give the settings of the records, or "
         "another --run_dir; what is there is left as it is."
     )
+
+
+def _log_missing(results: dict[str, TableResults], ledger: Ledger) -> None:
+    """Names texts and tasks without a record, if others have some."""
+    units = in_order(_models(results))
+    asked = {path for unit in units for path in _paths(unit.settings)}
+    found = [p for e in ledger.entries() for p in _paths(e["settings"])]
+    missing = sorted(asked.difference(found))
+    others = sorted(set(found) - asked)
+    if missing and others:
+        _log(
+            f"Nothing is recorded of {', '.join(missing)}, but of "
+            f"{', '.join(others)}: what belongs to the former is empty."
+        )
+
+
+def _paths(settings: Mapping[str, Any]) -> list[str]:
+    """Returns the text or the task that the settings of a unit name."""
+    return [settings[n] for n in ("input", "data_dir") if n in settings]
 
 
 def _check_paths() -> None:

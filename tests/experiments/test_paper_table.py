@@ -183,6 +183,15 @@ def test_a_path_may_be_written_in_several_ways(recorded):
     assert line.endswith("| 28.4 | 76.6 | 67.3 | 19.1 | 43.2 | 1 of 1 |")
 
 
+def test_a_report_names_what_has_no_record(recorded):
+    tasks = "classification:tasks/sst-2-5000,STS-B:/glue/STS-B"
+    flags = ("--input=books", f"--task_data={tasks}", "--report")
+    done = reproduce(recorded, *_RECORDED, *flags)
+    assert done.stdout.startswith(
+        "Nothing is recorded of /glue/STS-B, but of glue/STS-B, medical: what "
+    )
+
+
 def test_records_of_other_tables_are_no_mistake(recorded, monkeypatch):
     asked = mock.Mock()
     monkeypatch.setattr("bin.reproduce.list_files", mock.Mock())

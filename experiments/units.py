@@ -31,7 +31,7 @@ from experiments.estimate import pretraining_flops
 # The directory in a unit's own that its program writes.
 OUTPUT = "output"
 _MEASUREMENT = "measurement.json"
-# Of figures: a digest of the names and contents of a text's files.
+# The figure that is a digest of the names and contents of a text's files.
 TEXT = "text"
 Figures = dict[str, Any]
 

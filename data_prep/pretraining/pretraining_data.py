@@ -257,7 +257,7 @@ def _check_labels(plan: BuildPlan, result: BuildResult) -> None:
         f"sentence_objective={plan.config.sentence_objective} all of its pairs "
         "are real ones, and nothing can be learned from them. Give more "
         "documents, the --document_separator (blank_line, line) that divides "
-        "this one, or --sentence_objective=sop.",
+        "this one, or --sentence_objective=sop, in a new directory.",
     )
 
 

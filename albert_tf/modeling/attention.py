@@ -18,7 +18,7 @@ from albert_tf.modeling.device_kernels import (
     kernel_of_device,
     kernel_problem,
 )
-from albert_tf.modeling.kernels import map_chunks
+from albert_tf.modeling.recomputation import map_chunks
 
 # Added to the logits of masked positions: exp of it is 0 in every precision,
 # and float16 can hold it (the original's value).

@@ -12,12 +12,7 @@ from albert_tf.modeling.dropout import (
     apply_dropout,
     stream_keys,
 )
-from albert_tf.modeling.kernels import (
-    fused,
-    product,
-    recomputed_product,
-    states_at,
-)
+from albert_tf.modeling.kernels import fused, product, states_at
 from albert_tf.modeling.layers import (
     ACTIVATIONS,
     CompositeLayer,
@@ -25,6 +20,7 @@ from albert_tf.modeling.layers import (
     ConfiguredLayer,
     serializable,
 )
+from albert_tf.modeling.recomputation import recomputed_product
 
 # Each sub-layer has a stream of dropout keys; attention's is divided into one
 # for its weights and one for its output.

@@ -13,7 +13,8 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.kernels import chain_gradients, rematerialized
+from albert_tf.modeling.kernels import chain_gradients
+from albert_tf.modeling.recomputation import rematerialized
 
 
 def _read(variable: keras.Variable) -> Tensor:

@@ -12,7 +12,7 @@ import pytest
 
 from albert_tf.config import UserError, override
 from albert_tf.modeling import attention, weight_values
-from albert_tf.modeling.kernels import rematerialized
+from albert_tf.modeling.recomputation import rematerialized
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.examples import Example
 from benchmarks import finetuning, libraries, serving, training

@@ -14,13 +14,9 @@ from test_heads_only import assert_equal_results, results
 from albert_tf.config import override
 from albert_tf.modeling import blocks, dropout, layers
 from albert_tf.modeling.dropout import example_keys
-from albert_tf.modeling.kernels import (
-    chain_gradients,
-    fused,
-    product,
-    recomputed_product,
-)
+from albert_tf.modeling.kernels import chain_gradients, fused, product
 from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.modeling.recomputation import recomputed_product
 
 TOLERANCE = {"float32": 2e-6, "bfloat16": 1e-2, "float16": 1e-3}
 KEYS = example_keys(1, 2, np.arange(3))

@@ -13,12 +13,12 @@ from test_heads_only import assert_equal_results, results
 
 from albert_tf.config import REMAT, UserError, override
 from albert_tf.modeling import weight_values
-from albert_tf.modeling.kernels import rematerialized
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
     AlbertModel,
 )
+from albert_tf.modeling.recomputation import rematerialized
 
 # In float32 sums round by the order of threads, now and then beyond the bounds.
 DOUBLE = "float64"

@@ -73,7 +73,7 @@ class Victim:
         # Measuring it would be a second of every start.
         run_state._peak_flops = lambda precision: 1e9
         # Compiling and optimizing would be a quarter of what is left.
-        kernels._traced = lambda function, xla: kernels._of_tensors(
+        kernels._traced = lambda function, xla: kernels.of_tensors(
             tf.function(function, autograph=False)
         )
         tf.config.optimizer.set_experimental_options(

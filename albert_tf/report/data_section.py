@@ -7,8 +7,10 @@ from typing import Any
 
 from albert_tf.report.figures import draw_histograms
 from albert_tf.report.page import Figure, Paragraph, Part, Section, Table
+from albert_tf.tasks.feature_building import unknown_share
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Kind
+from albert_tf.text.tokenizer_base import Tokenizer
 
 _MAX_LABELS = 30
 _MAX_NAMED = 5
@@ -18,9 +20,10 @@ def data_section(
     kind: Kind,
     examples: Mapping[str, Sequence[Any]],
     features: Mapping[str, Features],
+    tokenizer: Tokenizer,
 ) -> Section:
     """Returns the examples of each split, "train" among them, as a section."""
-    parts: list[Part] = [_counts(examples, features)]
+    parts: list[Part] = [_counts(examples, features, tokenizer)]
     for split in examples:
         if split != "train":
             parts += _duplicates(
@@ -35,7 +38,9 @@ def data_section(
 
 
 def _counts(
-    examples: Mapping[str, Sequence[Any]], features: Mapping[str, Features]
+    examples: Mapping[str, Sequence[Any]],
+    features: Mapping[str, Features],
+    tokenizer: Tokenizer,
 ) -> Table:
     rows = []
     for split, of_split in examples.items():
@@ -49,12 +54,15 @@ def _counts(
                 f"{found.lengths.mean():.1f}",
                 f"{found.lengths.max()}",
                 f"{truncated:.1%}",
+                f"{unknown_share(found, tokenizer):.1%}",
             ]
         )
+    header = ["split", "examples", "rows", "mean tokens", "longest"]
     return Table(
-        ["split", "examples", "rows", "mean tokens", "longest", "truncated"],
+        [*header, "truncated", "unknown"],
         rows,
-        "A row is one input of the model.",
+        "A row is one input of the model; unknown is the share of tokens that "
+        "its vocabulary lacks.",
     )
 
 

@@ -90,7 +90,12 @@ def finetuning_page(run: FinetunedRun) -> Page:
         *calibration_section(run.task.kind, run.dev, temperature),
         mistakes_section(predictions),
         *_words_section(run, predictions, begin),
-        data_section(run.task.kind, run.examples, run.features),
+        data_section(
+            run.task.kind,
+            run.examples,
+            run.features,
+            run.predictor.loaded.tokenizer,
+        ),
         settings_section(run.run_dir),
         machine_section(run.notes),
     ]

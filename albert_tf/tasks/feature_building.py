@@ -18,7 +18,7 @@ from albert_tf.io import files
 from albert_tf.io.worker_signals import workers_without_interrupts
 from albert_tf.tasks.features import Features, concatenated
 from albert_tf.tasks.kinds.base import Kind
-from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.text.tokenizer_base import MAX_UNKNOWN, Tokenizer
 
 # Incremented when features, or their names, change for equal examples and
 # settings.
@@ -59,8 +59,9 @@ class FeatureBuilder:
     def build(self, examples: Sequence[Any], *, training: bool) -> Features:
         """Returns the features of examples, cached ones if there are any.
 
-        Logs warnings: of defective and of truncated examples, and of answers
-        that cannot be predicted. Raises UserError for examples that no
+        Logs warnings: of defective and of truncated examples, of training
+        texts that the vocabulary does not know, and of answers that cannot be
+        predicted. Raises UserError for examples that no
         features can be made of.
         """
         self.kind.check(examples)
@@ -75,10 +76,28 @@ class FeatureBuilder:
                 f"truncated to max_seq_length={self.config.max_seq_length} or "
                 f"a similar setting (first: {first})."
             )
+        if training and (line := self._unknown_line(examples, features)):
+            self.log(line)
         kind = self.kind
         for warning in kind.feature_warnings(examples, features, self.config):
             self.log(warning)
         return features
+
+    def _unknown_line(self, examples: Sequence[Any], features: Features) -> str:
+        share = unknown_share(features, self.tokenizer)
+        if share <= MAX_UNKNOWN:
+            return ""
+        ids = features.sequences["input_ids"]
+        first = int(np.argmax(ids == self.tokenizer.unk_id))
+        sequence = np.searchsorted(features.offsets, first, "right") - 1
+        row = sequence // (features.choices or 1)
+        location = examples[features.example_numbers[row]].location
+        return (
+            f"WARNING: {share:.0%} of the tokens of training are unknown to "
+            f"the model's vocabulary (first: {location}), which cannot tell "
+            "them apart; start from a model whose vocabulary knows the text: "
+            "this one extended by bin.extend_vocab, or another."
+        )
 
     def _load_or_build(
         self, examples: Sequence[Any], training: bool
@@ -155,6 +174,13 @@ def cached(
             "cached, and the next run builds them again (--feature_cache)."
         )
     return value
+
+
+def unknown_share(features: Features, tokenizer: Tokenizer) -> float:
+    """Returns the share of tokens that the vocabulary lacks."""
+    ids = features.sequences["input_ids"]
+    of_texts = ~np.isin(ids, [tokenizer.cls_id, tokenizer.sep_id])
+    return float((ids == tokenizer.unk_id).sum() / max(of_texts.sum(), 1))
 
 
 def examples_digest(examples: Sequence[Any]) -> str:

@@ -33,6 +33,8 @@ ADDED_FILE = "added_tokens.json"
 # Limits of a vocabulary that users bring; ALBERT's have some 30,000 pieces.
 MAX_VOCABULARY_BYTES = 16 << 20
 MAX_PIECES = 1_000_000
+# Share of unknown tokens above which a vocabulary does not fit a text.
+MAX_UNKNOWN = 0.02
 
 # The role of every special piece, under Hugging Face's names.
 SENTENCEPIECE_SPECIALS = {

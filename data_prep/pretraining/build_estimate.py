@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from albert_tf.config import PretrainingDataConfig
 from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.text.tokenizer_base import MAX_UNKNOWN
 from data_prep.corpus.reading import UnitDocument
 from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.sentences import SentenceSplitter, has_end
@@ -26,7 +27,6 @@ _RECORD_OVERHEAD = 16
 # Above these shares the text or the settings are likely wrong.
 _MAX_PADDING = 0.3
 _MAX_LOST = 0.01
-_MAX_UNKNOWN = 0.02
 # A sentence above this length without an end mark is none, most likely; the
 # user is warned if more than so much of the text is made of them.
 _LONG_WITHOUT_END = 200
@@ -128,7 +128,7 @@ def build_warnings(
             "record, since a document of one sentence makes no pair of "
             f"segments; consider {kept}."
         )
-    if (unknown := estimate.shares["unknown_share"]) > _MAX_UNKNOWN:
+    if (unknown := estimate.shares["unknown_share"]) > MAX_UNKNOWN:
         words = ", ".join(_unknown_words(sample, tokenizer))
         found.append(
             f"{unknown:.0%} of the tokens will be "

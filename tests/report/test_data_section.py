@@ -1,5 +1,7 @@
 """What a report says of the data."""
 
+import types
+
 import numpy as np
 
 from albert_tf.report.data_section import data_section, duplicates
@@ -8,6 +10,8 @@ from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.classification import Classification
 
+# Ids of special pieces alone matter.
+TOKENIZER = types.SimpleNamespace(unk_id=1, cls_id=2, sep_id=3)
 KIND = Classification()
 TRAIN = [
     Example(("A  good day",), "yes", "d/train.tsv:2"),
@@ -23,7 +27,8 @@ DEV = [
 
 def features(lengths, truncated=()):
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    ids = np.zeros(offsets[-1], np.int32)
+    ids = np.full(offsets[-1], 5, np.int32)
+    ids[:3] = [2, 1, 5]
     numbers = np.arange(len(lengths))
     return Features(
         {"input_ids": ids}, offsets, {}, {}, numbers, truncated=truncated
@@ -39,15 +44,16 @@ def parts(dev):
         "train": features([4, 6, 5, 9], [3]),
         "dev": features([3] * len(dev)),
     }
-    return data_section(KIND, {"train": TRAIN, "dev": dev}, built).parts
+    splits = {"train": TRAIN, "dev": dev}
+    return data_section(KIND, splits, built, TOKENIZER).parts
 
 
 def test_counts_and_shares():
     counts, _, shares, _ = parts(DEV)
     assert isinstance(counts, Table)
     assert counts.rows == [
-        ["train", "4", "4", "6.0", "9", "25.0%"],
-        ["dev", "2", "2", "3.0", "3", "0.0%"],
+        ["train", "4", "4", "6.0", "9", "25.0%", "4.3%"],
+        ["dev", "2", "2", "3.0", "3", "0.0%", "20.0%"],
     ]
     assert shares.rows == [["no", "75.0%", "50.0%"], ["yes", "25.0%", "50.0%"]]
 

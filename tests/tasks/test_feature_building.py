@@ -14,6 +14,7 @@ from albert_tf.tasks.feature_building import (
     FeatureBuilder,
     examples_digest,
     read_features,
+    unknown_share,
     write_features,
 )
 from albert_tf.tasks.features import Features
@@ -172,6 +173,24 @@ def test_warnings_are_logged(builder, logged):
     with pytest.raises(UserError, match="Nobody learns this"):
         builder.build(EXAMPLES, training=True)
     assert builder.kind.parts == [4]
+
+
+def test_texts_that_the_vocabulary_does_not_know(builder, logged):
+    strange = Example(("the of 字 字",), "yes", "a.tsv:7")
+    known = [EXAMPLES[0]] * 2
+    features = builder.build([*known, strange], training=True)
+    share = unknown_share(features, builder.tokenizer)
+    assert share == 2 / 12
+    assert logged == [
+        "WARNING: 17% of the tokens of training are unknown to the model's "
+        "vocabulary (first: a.tsv:7), which cannot tell them apart; start from "
+        "a model whose vocabulary knows the text: this one extended by "
+        "bin.extend_vocab, or another."
+    ]
+    logged.clear()
+    builder.build([*known, strange], training=False)
+    builder.build([*known * 30, strange], training=True)
+    assert not logged
 
 
 def test_digests_do_not_depend_on_the_version_of_python():

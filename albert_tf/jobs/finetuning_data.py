@@ -11,6 +11,7 @@ from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.class_weights import imbalance
+from albert_tf.tasks.duplicates import duplicates_line
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import LabelScaling
@@ -103,8 +104,8 @@ def finetuning_data(
 ) -> FinetuningData:
     """Returns the data of a run, from its examples.
 
-    Logs the unit of numbers, the weights of classes, and what the builder
-    logs.
+    Logs the unit of numbers, the weights of classes, held-out texts that are
+    in training too, and what the builder logs.
     """
     log = builder.log
     scaling = task.kind.label_scaling(examples[TRAIN])
@@ -117,6 +118,15 @@ def finetuning_data(
     features = builder.build(examples[TRAIN], training=True)
     features = _class_weighted(features, config, builder)
     evaluated = held_out_examples(config, task, examples, builder)
+    for suffix, part in evaluated.items():
+        line = duplicates_line(
+            task.kind,
+            examples[TRAIN],
+            part.examples,
+            task.evaluated[suffix],
+        )
+        if line:
+            log(line)
     return FinetuningData(
         task, data_dir, examples, scaling, builder, features, evaluated
     )

@@ -1,19 +1,18 @@
 """The examples of a task in a report: numbers, labels, lengths, duplicates."""
 
 import collections
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.report.figures import draw_histograms
 from albert_tf.report.page import Figure, Paragraph, Part, Section, Table
+from albert_tf.tasks.duplicates import duplicates_line
 from albert_tf.tasks.feature_building import unknown_share
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Kind
 from albert_tf.text.tokenizer_base import Tokenizer
 
 _MAX_LABELS = 30
-_MAX_NAMED = 5
 
 
 def data_section(
@@ -26,8 +25,8 @@ def data_section(
     parts: list[Part] = [_counts(examples, features, tokenizer)]
     for split in examples:
         if split != "train":
-            parts += _duplicates(
-                kind, examples["train"], examples[split], split
+            parts.append(
+                _duplicates(kind, examples["train"], examples[split], split)
             )
     if kind.labelled:
         parts += _labels(examples)
@@ -66,47 +65,12 @@ def _counts(
     )
 
 
-def duplicates(
-    kind: Kind, train: Sequence[Any], held_out: Sequence[Any]
-) -> list[tuple[Any, Any]]:
-    """Returns held-out examples whose texts are in training, each with one.
-
-    Texts are equal that differ in case or white space alone.
-    """
-    known = {_normalised(kind, example): example for example in train}
-    pairs = ((each, known.get(_normalised(kind, each))) for each in held_out)
-    return [(each, twin) for each, twin in pairs if twin is not None]
-
-
-def _normalised(kind: Kind, example: Any) -> tuple[str, ...]:
-    return tuple(
-        " ".join(text.casefold().split()) for text in kind.texts(example)
-    )
-
-
 def _duplicates(
     kind: Kind, train: Sequence[Any], held_out: Sequence[Any], split: str
-) -> list[Part]:
-    found = duplicates(kind, train, held_out)
-    if not found:
-        return [Paragraph(f"No text of {split} is among those of training.")]
-    named = ", ".join(
-        f"{_place(each)} = {_place(twin)}" for each, twin in found[:_MAX_NAMED]
-    )
-    others = len(found) - _MAX_NAMED
-    more = f" and {others} others" if others > 0 else ""
-    return [
-        Paragraph(
-            f"WARNING: {len(found)} of {len(held_out)} {split} examples "
-            f"({len(found) / len(held_out):.1%}) have a text that training "
-            "has too, up to case and white space; the results on them say "
-            f"nothing about new texts. {named}{more}."
-        )
-    ]
-
-
-def _place(example: Any) -> str:
-    return os.path.basename(example.location)
+) -> Paragraph:
+    line = duplicates_line(kind, train, held_out, split)
+    none = f"No text of {split} is among those of training."
+    return Paragraph(line or none)
 
 
 def _labels(examples: Mapping[str, Sequence[Any]]) -> list[Part]:

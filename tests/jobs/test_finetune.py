@@ -42,6 +42,7 @@ from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.rundir.run_results import read_comparison, title
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
+from albert_tf.tasks.duplicates import duplicates_line
 from albert_tf.tasks.recipes import RECIPES
 from albert_tf.training.run_state import RunState
 from albert_tf.training.trainer import StepResult, Trainer
@@ -161,6 +162,19 @@ def test_what_is_not_set_is_the_recipes(data_dir, pretrained, monkeypatch):
     choices = found["config"]["features"]["max_choice_length"]
     assert choices == lengths // 2 < FeatureConfig().max_choice_length
     assert f"max_seq_length={lengths}: the model has no more positions." in log
+
+
+def test_texts_of_dev_that_are_in_training_are_reported_first(
+    data_dir, pretrained, monkeypatch
+):
+    monkeypatch.setattr(finetune, "train", lambda job: job)
+    log = []
+    job = run(data_dir, pretrained, "none", log=log.append)
+    dev = job.data.evaluated[""].examples
+    train = job.data.examples["train"]
+    line = duplicates_line(job.task.kind, train, dev, "dev")
+    assert line in log
+    assert re.match(r"WARNING: \d+ of 41 dev examples ", line)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import types
 
 import numpy as np
 
-from albert_tf.report.data_section import data_section, duplicates
+from albert_tf.report.data_section import data_section
 from albert_tf.report.page import Paragraph, Table
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
@@ -33,10 +33,6 @@ def features(lengths, truncated=()):
     return Features(
         {"input_ids": ids}, offsets, {}, {}, numbers, truncated=truncated
     )
-
-
-def test_equal_texts_up_to_case_and_white_space():
-    assert duplicates(KIND, TRAIN, DEV) == [(DEV[0], TRAIN[0])]
 
 
 def parts(dev):

@@ -10,7 +10,7 @@ from albert_tf.config import FinetuneConfig, Log, UserError, listed, require
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.class_weights import imbalance
+from albert_tf.tasks.class_weights import BALANCED, imbalance
 from albert_tf.tasks.duplicates import duplicates_line
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
@@ -116,7 +116,7 @@ def finetuning_data(
             "units."
         )
     features = builder.build(examples[TRAIN], training=True)
-    features = _class_weighted(features, config, builder)
+    features = _class_weighted(features, config, task, builder)
     evaluated = held_out_examples(config, task, examples, builder)
     for suffix, part in evaluated.items():
         line = duplicates_line(
@@ -161,18 +161,21 @@ def _widths(config: FinetuneConfig) -> tuple[int, ...]:
 
 
 def _class_weighted(
-    features: Features, config: FinetuneConfig, builder: FeatureBuilder
+    features: Features,
+    config: FinetuneConfig,
+    task: Task,
+    builder: FeatureBuilder,
 ) -> Features:
     """Returns the features with the weights of their classes, logged.
 
-    Without weights a class that most examples are of is logged.
+    A class that most examples are of is logged, with what helps the others.
     """
     kind, labels, log = builder.kind, builder.labels, builder.log
+    if isinstance(kind, Classification):
+        counts = np.bincount(features.scalars["label_ids"])
+        if line := imbalance(labels, counts, _for_rare_classes(config, task)):
+            log(line)
     if not config.finetuning.class_weights:
-        if isinstance(kind, Classification):
-            counts = np.bincount(features.scalars["label_ids"])
-            if line := imbalance(labels, counts):
-                log(line)
         return features
     features, weights = kind.class_weighted(
         features, labels, config.finetuning.class_weights
@@ -180,3 +183,17 @@ def _class_weighted(
     of_classes = (f"{name} {value:.3g}" for name, value in weights.items())
     log(f"Class weights: {listed(of_classes, 12)}.")
     return features
+
+
+def _for_rare_classes(config: FinetuneConfig, task: Task) -> list[str]:
+    """Returns flags that help classes of few examples, but those in use."""
+    advice = []
+    if not config.finetuning.class_weights:
+        advice.append(f"--class_weights={BALANCED}")
+    by_accuracy = config.training.best_metric in ("", "accuracy")
+    if by_accuracy and {"accuracy", "macro_f1"} <= task.metrics.keys():
+        advice.append(
+            "--best_metric=macro_f1 (the best model is that of the highest "
+            "accuracy, which rare classes hardly change)"
+        )
+    return advice

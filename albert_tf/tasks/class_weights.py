@@ -60,14 +60,19 @@ def balanced(counts: np.ndarray) -> np.ndarray:
     return np.where(occurring, mean / np.maximum(counts, 1), 1.0)
 
 
-def imbalance(labels: Sequence[str], counts: np.ndarray) -> str:
-    """Returns a line on a class that most examples are of; "" without one."""
+def imbalance(
+    labels: Sequence[str], counts: np.ndarray, advice: Sequence[str]
+) -> str:
+    """Returns a line on a class that most examples are of; "" without one.
+
+    `advice` is what to try; without any there is no line.
+    """
     most = int(counts.argmax())
     share = counts[most] / counts.sum()
-    if share < _MOST:
+    if share < _MOST or not advice:
         return ""
     return (
         f"{100 * share:.0f} % of the training examples are of the class "
         f"{shown(labels[most])}; if the others are missed, try "
-        f"--class_weights={BALANCED}."
+        f"{' and '.join(advice)}."
     )

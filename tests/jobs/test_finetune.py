@@ -488,6 +488,32 @@ def test_classes_weigh_in_training_alone(jobs, data_dir, pretrained, tmp_path):
     assert written["config"]["finetuning"]["class_weights"] == "sea:3"
 
 
+BY_ACCURACY = (
+    "--best_metric=macro_f1 (the best model is that of the highest accuracy, "
+    "which rare classes hardly change)."
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "advice"),
+    [
+        ({}, f"--class_weights=balanced and {BY_ACCURACY}"),
+        ({"class_weights": "balanced"}, BY_ACCURACY),
+        ({"best_metric": "macro_f1"}, "--class_weights=balanced."),
+        ({"class_weights": "balanced", "best_metric": "macro_f1"}, None),
+    ],
+)
+def test_what_helps_rare_classes(jobs, pretrained, tmp_path, settings, advice):
+    rows = [f"The bada{n}.\t{'sea' if n % 8 else 'land'}" for n in range(40)]
+    data = write_task(tmp_path, train=rows, dev=rows[:9])
+    lines = []
+    run(data, pretrained, tmp_path / "run", log=lines.append, **settings)
+    found = [line for line in lines if "are of the class 'sea'" in line]
+    assert [line.partition(", try ")[2] for line in found] == [advice] * (
+        advice is not None
+    )
+
+
 @pytest.mark.slow
 def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
     """Large second models end like this where the rate is too high for them."""

@@ -8,7 +8,12 @@ bin.finetune needs none of it: it reads the task's own files.
 
 from absl import flags
 
-from albert_tf.config import FeatureConfig
+from albert_tf.config import (
+    FeatureConfig,
+    given_settings,
+    lengths_within,
+    override,
+)
 from albert_tf.tasks.feature_building import DECODING_SETTINGS
 from bin import command_line, own_rows, tasks
 
@@ -41,12 +46,15 @@ def main() -> None:
     from albert_tf.cluster.environment import usable_cpus
     from data_prep.finetuning_data import build_finetuning_data
 
+    task = tasks.chosen()
+    config = command_line.with_flags(FeatureConfig())
+    names = {*task.kind.lengths} - given_settings(config).keys()
     build_finetuning_data(
-        tasks.chosen(),
+        task,
         FLAGS.data_dir,
         FLAGS.output_dir,
         tokenizer_dir=FLAGS.tokenizer,
-        config=command_line.with_flags(FeatureConfig()),
+        config=override(config, lengths_within(config, names)),
         splits=FLAGS.splits,
         num_shards=FLAGS.num_shards,
         seed=FLAGS.seed,

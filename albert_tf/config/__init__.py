@@ -4,6 +4,7 @@ from albert_tf.config.data import (
     FeatureConfig,
     MaskingConfig,
     PretrainingDataConfig,
+    lengths_within,
 )
 from albert_tf.config.fields import (
     Config,

@@ -1,6 +1,7 @@
 """Settings of data: masking, pretraining records, fine-tuning features."""
 
 import dataclasses
+from collections.abc import Iterable
 
 from albert_tf.config.fields import Section, setting
 from albert_tf.config.model import MAX_TOKENS
@@ -185,3 +186,19 @@ class FeatureConfig(Section):
         minimum=0.01,
         maximum=100.0,
     )
+
+
+def lengths_within(
+    config: FeatureConfig, names: Iterable[str]
+) -> dict[str, int]:
+    """Returns defaults among lengths, at most half of max_seq_length.
+
+    They leave a paragraph, or a context, room, and its windows overlap.
+    """
+    half, defaults = config.max_seq_length // 2, FeatureConfig()
+    values = {name: getattr(defaults, name) for name in names}
+    return {
+        name: min(default, half)
+        for name, default in values.items()
+        if getattr(config, name) == default
+    }

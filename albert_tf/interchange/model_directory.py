@@ -6,7 +6,14 @@ transformers opens it as it is. What transformers saves opens here.
 import dataclasses
 import os
 
-from albert_tf.config import FeatureConfig, ModelConfig, UserError, require
+from albert_tf.config import (
+    FeatureConfig,
+    ModelConfig,
+    UserError,
+    lengths_within,
+    override,
+    require,
+)
 from albert_tf.interchange import google_tf1
 from albert_tf.interchange.model_files import (
     TaskRecord,
@@ -50,18 +57,14 @@ class LoadedModel:
     def features(self) -> FeatureConfig:
         """Settings of features: those of its task, if there is a record.
 
-        Otherwise the defaults, but for questions and choices at most half of
-        the length: other libraries save no record.
+        Otherwise the defaults, as fine-tuning fits them into the length:
+        other libraries save no record.
         """
         if self.task:
             return self.task.features
         config = FeatureConfig(max_seq_length=self.max_seq_length)
-        half = self.max_seq_length // 2
-        return dataclasses.replace(
-            config,
-            max_query_length=min(config.max_query_length, half),
-            max_choice_length=min(config.max_choice_length, half),
-        )
+        names = ("max_query_length", "doc_stride", "max_choice_length")
+        return override(config, lengths_within(config, names))
 
     def require_head(self, head: str, path: str, advice: str) -> None:
         """Raises UserError when the model has no such head."""

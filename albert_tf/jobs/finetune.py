@@ -9,6 +9,7 @@ from albert_tf.config import (
     ModelConfig,
     RuntimeConfig,
     given_settings,
+    lengths_within,
     lookup,
     override,
     require,
@@ -89,6 +90,7 @@ def run_finetuning(
         config,
         initial.config,
         model_changes or {},
+        task.kind.lengths,
         log,
     )
     _check_settings(config, model_config)
@@ -143,9 +145,13 @@ def _with_recipe(
     config: FinetuneConfig,
     model: ModelConfig,
     model_changes: Mapping[str, Any],
+    lengths: Sequence[str],
     log: Log,
 ) -> tuple[FinetuneConfig, ModelConfig, str]:
-    """Returns the settings with the recipe's, the architecture, and a line."""
+    """Returns the settings with the recipe's, the architecture, and a line.
+
+    Those of `lengths` that are not given follow max_seq_length.
+    """
     given = given_settings(config)
     config, model_changes, line = with_recipe(config, model_changes, recipe)
     if line:
@@ -154,13 +160,11 @@ def _with_recipe(
     is_longer = config.features.max_seq_length > positions
     if is_longer and "max_seq_length" not in given:
         log(f"max_seq_length={positions}: the model has no more positions.")
-        # Defaults that would leave a paragraph, or context, no room.
-        halves = {
-            name: min(getattr(config.features, name), positions // 2)
-            for name in ("max_query_length", "max_choice_length")
-            if name not in given
-        }
-        config = override(config, {"max_seq_length": positions, **halves})
+        config = override(config, {"max_seq_length": positions})
+        # Of every kind of task in the runs of earlier versions.
+        lengths = *lengths, "max_query_length", "max_choice_length"
+    fitting = lengths_within(config.features, {*lengths} - given.keys())
+    config = override(config, fitting)
     return config, override(model, model_changes), line
 
 

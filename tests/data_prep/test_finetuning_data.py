@@ -5,6 +5,7 @@ import os
 
 import pytest
 import tensorflow as tf
+from program_runner import run_program
 from question_fixtures import squad_json
 from training_fixtures import write_task
 
@@ -265,3 +266,24 @@ def test_pretraining_refuses_them(mrpc, build, tmp_path, tiny_tokenizer):
         check_shards(None, shards, tiny_tokenizer)
     with pytest.raises(UserError, match=message):
         list(inspect_shard(str(out / "dev-00000-of-00001.tfrecord")))
+
+
+def test_lengths_that_are_not_given_follow_max_seq_length(monkeypatch):
+    found = []
+    monkeypatch.setattr(
+        finetuning_data,
+        "build_finetuning_data",
+        lambda *_, config, **others: found.append(config),
+    )
+    done = run_program(
+        "build_finetuning_data",
+        "--task=SQuAD1.1",
+        "--data_dir=none",
+        "--tokenizer=none",
+        "--output_dir=none",
+        "--max_seq_length=48",
+        "--max_query_length=30",
+    )
+    assert done.status == 0, done.error
+    (config,) = found
+    assert (config.doc_stride, config.max_query_length) == (24, 30)

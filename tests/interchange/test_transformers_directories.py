@@ -547,7 +547,8 @@ def test_weights_saved_here_replace_those_of_an_index(saved_there):
 
 
 @pytest.mark.parametrize(
-    ("length", "question", "choice"), [(512, 64, 128), (64, 32, 32)]
+    ("length", "question", "choice"),
+    [(512, 64, 128), (256, 64, 128), (128, 64, 64), (64, 32, 32)],
 )
 def test_questions_and_choices_fit_a_model_without_a_record(
     tiny_tokenizer, length, question, choice
@@ -555,4 +556,4 @@ def test_questions_and_choices_fit_a_model_without_a_record(
     features = LoadedModel(built("span"), tiny_tokenizer, length).features
     assert features.max_seq_length == length
     assert features.max_query_length == question
-    assert features.max_choice_length == choice
+    assert features.max_choice_length == features.doc_stride == choice

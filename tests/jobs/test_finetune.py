@@ -488,6 +488,48 @@ def test_classes_weigh_in_training_alone(jobs, data_dir, pretrained, tmp_path):
     assert written["config"]["finetuning"]["class_weights"] == "sea:3"
 
 
+CHOICES = [{"x": "the of", "a": "of", "b": "and", "l": "a"}] * 4
+QUESTIONS = [
+    {
+        "context": "the of and " * 8,
+        "question": "of?",
+        "answers": {"text": ["and"], "answer_start": [7]},
+    }
+] * 4
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "given", "expected"),
+    [
+        (TASKS["SQuAD1.1"], QUESTIONS, {}, (12, 12, 128)),
+        (TASKS["SQuAD1.1"], QUESTIONS, {"doc_stride": 20}, (12, 20, 128)),
+        (
+            custom_task(["context=x", "choice=a", "choice=b", "label=l"]),
+            CHOICES,
+            {},
+            (64, 128, 12),
+        ),
+        (CLASSIFICATION, None, {}, (64, 128, 128)),
+    ],
+)
+def test_lengths_that_are_not_given_follow_max_seq_length(
+    jobs, data_dir, pretrained, tmp_path, task, rows, given, expected
+):
+    if rows:
+        data_dir = tmp_path
+        lines = "\n".join(map(json.dumps, rows))
+        for split in ("train", "dev"):
+            (tmp_path / f"{split}.jsonl").write_text(lines)
+    run(data_dir, pretrained, tmp_path / "run", task=task, **given)
+    (job,) = jobs
+    found = job.config.features
+    assert (
+        found.max_query_length,
+        found.doc_stride,
+        found.max_choice_length,
+    ) == expected
+
+
 BY_ACCURACY = (
     "--best_metric=macro_f1 (the best model is that of the highest accuracy, "
     "which rare classes hardly change)."

@@ -97,6 +97,8 @@ class Kind(abc.ABC):
         example_type: the class of its examples.
         text_counts: numbers of texts that make an example.
         text_format: description of these texts, for messages.
+        lengths: settings of features that it alone has, and which are at most
+            half of max_seq_length where they are not given.
         extra_metrics: names of metrics beside those of the task.
         exported: a signature of the exported models, and an output of it that
             only these have; None where exports have no predictions.
@@ -109,6 +111,7 @@ class Kind(abc.ABC):
     example_type: ClassVar[type]
     text_counts: ClassVar[range]
     text_format: ClassVar[str]
+    lengths: ClassVar[tuple[str, ...]] = ()
     extra_metrics: ClassVar[tuple[str, ...]] = ()
     exported: ClassVar[tuple[str, str] | None] = None
 

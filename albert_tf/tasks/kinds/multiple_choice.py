@@ -30,6 +30,7 @@ class MultipleChoice(ClassKind):
     head = "multiple_choice"
     exported = ("choices", "probabilities")
     example_type = ChoiceExample
+    lengths = ("max_choice_length",)
     text_counts = range(3, sys.maxsize)
     text_format = (
         "three strings or more, a text and its choices (on a line, with tabs "

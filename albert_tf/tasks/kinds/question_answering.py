@@ -43,6 +43,7 @@ class Spans(Kind):
     without_label: ClassVar[str] = (
         "has no answer (--task=SQuAD2.0 takes such questions)"
     )
+    lengths = ("max_query_length", "doc_stride")
     extra_metrics: ClassVar[tuple[str, ...]] = ("f1", "exact_match")
     exported = ("question", "answer")
     inputs: ClassVar[tuple[str, ...]] = ("input_ids", "segment_ids")
@@ -115,7 +116,8 @@ class Spans(Kind):
                 f"{others} not of whole tokens, or whole in no window that "
                 "predicts from their first token "
                 f"(max_seq_length={config.max_seq_length}, "
-                f"doc_stride={config.doc_stride})"
+                f"doc_stride={config.doc_stride}; fine-tuning with a lower "
+                "--doc_stride or a longer --max_seq_length has more of them)"
             )
         number, answered = missed.sum(), np.count_nonzero(lengths)
         first = examples[int(missed.argmax())].location

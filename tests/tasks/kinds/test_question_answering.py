@@ -164,7 +164,8 @@ def test_answers_that_cannot_be_predicted_are_reported():
         "4 of 5 gold answers (80.00%) cannot be predicted, the first place of "
         "2: 1 longer than max_answer_length=30 tokens (35 has room for 99 %); "
         "3 not of whole tokens, or whole in no window that predicts from their "
-        "first token (max_seq_length=512, doc_stride=128)."
+        "first token (max_seq_length=512, doc_stride=128; fine-tuning with a "
+        "lower --doc_stride or a longer --max_seq_length has more of them)."
     ]
 
     # 99 % of those that any length has room for.

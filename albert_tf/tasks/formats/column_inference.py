@@ -13,6 +13,7 @@ from albert_tf.tasks.formats.rows import (
     UNNAMED,
     Rows,
     about_header,
+    differs_in_case,
 )
 
 # Columns that are the texts whatever others there are.
@@ -51,11 +52,12 @@ def infer_columns(
         readable = {*TEXT_COLUMNS, label}
     expected = _most_have(rows, readable)
     texts = [n for n in expected if n != label]
+    near = "" if label in names else differs_in_case(label, names)
     require(
         (label in expected or not labelled) and len(texts) in (1, 2),
         f"{rows.head}: expected one or two columns of texts and "
-        f"{label!r}, got {listed(names, 12)}; name the columns with {flags}."
-        f"{about_header(rows)}",
+        f"{label!r}, got {listed(names, 12)}{near}; name the columns with "
+        f"{flags}.{about_header(rows)}",
     )
     if len(texts) == 2:
         _refuse_repeated_label(rows, label, texts, flags)

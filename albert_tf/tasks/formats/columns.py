@@ -3,11 +3,11 @@
 import collections
 from collections.abc import Sequence
 
-from albert_tf.config import listed, require, shown
+from albert_tf.config import UserError, listed, require, shown
 from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import Example, MultiLabelExample
 from albert_tf.tasks.formats.record import Record, Roles
-from albert_tf.tasks.formats.rows import Rows, about_header
+from albert_tf.tasks.formats.rows import Rows, about_header, differs_in_case
 
 # Whether an annotator accepted the labels of a row, in Prodigy's exports.
 _ANSWER = "answer"
@@ -83,14 +83,18 @@ def _are_ticked(rows: Rows, columns: Sequence[str]) -> bool:
 
 
 def check_columns(
-    rows: Rows, roles: Roles, labels: Sequence[str], labelled: bool
+    rows: Rows,
+    roles: Roles,
+    labels: Sequence[str],
+    labelled: bool,
+    advice: str = "name the columns with --columns, or rename them",
 ) -> bool:
     """Returns whether rows have labels, after a check of their columns.
 
     Unless `labelled` requires them, columns that have none in any row, as
     those of the hub's test files, are not there; a line is logged. Leaves out
     rows whose labels an annotator did not accept. Raises UserError for a column
-    that no row has; a row that lacks one is bad.
+    that no row has, with the `advice`; a row that lacks one is bad.
     """
     # A column of several labels may be empty: an example may have none.
     unknown = {"-1", "-1.0"} | ({""} if "labels" not in roles else set())
@@ -100,13 +104,14 @@ def check_columns(
         needed -= set(labels)
     elif _ANSWER not in needed:
         _keep_accepted(rows)
-    missing = needed.difference(rows.columns)
-    require(
-        not missing,
-        f"{rows.head}: expected the column "
-        f"{shown(min(missing, default=''))}, got {listed(rows.columns, 12)}; "
-        f"name the columns with --columns, or rename them.{about_header(rows)}",
-    )
+    columns = rows.columns
+    if missing := needed.difference(columns):
+        first = min(missing)
+        raise UserError(
+            f"{rows.head}: expected the column {shown(first)}, got "
+            f"{listed(columns, 12)}{differs_in_case(first, columns)}; "
+            f"{advice}.{about_header(rows)}"
+        )
 
     def check(record: Record) -> Record:
         if missing := needed - record.values.keys():

@@ -44,7 +44,9 @@ def read_questions(path: str, labelled: bool, log: Log) -> list[Question]:
         return read_squad(path)
     rows = read_rows(path, log)
     roles = {name: [name] for name in _COLUMNS}
-    answered = check_columns(rows, roles, [_ANSWERS], labelled)
+    answered = check_columns(
+        rows, roles, [_ANSWERS], labelled, "rename the file's columns"
+    )
 
     def question(record: Record) -> Question:
         number = record.location.rpartition(":")[2]

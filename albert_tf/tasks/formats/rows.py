@@ -350,6 +350,12 @@ def json_record(
     return Record(stripped if len(stripped) == len(value) else value, location)
 
 
+def differs_in_case(name: str, columns: Sequence[str]) -> str:
+    """Returns a question on a column of that name in other case; else ""."""
+    alike = [c for c in columns if c.lower() == name.lower()]
+    return f" (did you mean {shown(alike[0])}?)" if alike else ""
+
+
 def about_header(rows: Rows) -> str:
     """Returns a sentence on the header of a table; "" of another form."""
     if ending_of(rows.head.rpartition(":")[0]) not in DELIMITERS:

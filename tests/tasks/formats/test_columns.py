@@ -223,6 +223,15 @@ def test_labels_may_not_be_empty_nor_columns_missing(table):
     assert_error(read_texts, path, message, columns="a gold")
 
 
+def test_a_column_that_differs_in_case_is_named(table):
+    path = table("uid\tbody\tLabel", "1\ta\tx")
+    named = r"got uid, body, Label \(did you mean 'Label'\?\); name the col"
+    assert_error(read_own, path, named)
+    path = table("body\tGold", "a\tx")
+    named = r"got body, Gold \(did you mean 'Gold'\?\); name"
+    assert_error(read_texts, path, named, columns="body gold")
+
+
 @pytest.mark.parametrize("other", ["{}", "en"])
 def test_what_the_label_decides_is_no_text(table, other):
     """But few rows may be alike by chance."""

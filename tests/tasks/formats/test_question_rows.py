@@ -114,5 +114,9 @@ def test_ids_are_distinct(write, tmp_path):
 
 def test_missing_columns(write, tmp_path):
     write("dev.jsonl", '{"context": "a", "query": "b"}')
-    with pytest.raises(UserError, match="expected the column 'answers', got"):
+    message = (
+        "expected the column 'answers', got context, query; rename the file's "
+        "columns.$"
+    )
+    with pytest.raises(UserError, match=message):
         SQUAD.read(str(tmp_path), "dev", str)

@@ -128,7 +128,7 @@ def chosen(model_dir: str = "") -> Task:
 
 
 def _choose_task_of(model_dir: str) -> None:
-    """Sets --task, and --columns where they are not given, to a model's."""
+    """Sets the flags of the task that are not given to those of a model."""
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import load_task_record
 
@@ -146,6 +146,8 @@ def _choose_task_of(model_dir: str) -> None:
     FLAGS.task = _CUSTOM if FLAGS.columns else record.task
     if record.task == _CUSTOM and not FLAGS.columns:
         FLAGS.columns = [*record.columns]
+    if record.label_separator and not FLAGS["label_separator"].present:
+        FLAGS.label_separator = record.label_separator
 
 
 def _chosen() -> Task:

@@ -68,7 +68,9 @@ def classifier(tiny_tokenizer):
     """A classifier of random weights with 24 positions."""
     model = random_model("classification", max_position_embeddings=24)
     features = FeatureConfig(max_seq_length=24, temperature=1.7)
-    task = TaskRecord("mood", features, columns=("text=said",))
+    task = TaskRecord(
+        "mood", features, columns=("text=said",), label_separator="|"
+    )
     return LoadedModel(model, tiny_tokenizer, 24, task)
 
 

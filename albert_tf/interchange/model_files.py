@@ -50,6 +50,8 @@ class TaskRecord:
             `owner/name@commit`; empty for others.
         columns: of its training file, as `--columns` has them (`role=name`);
             none where these have no names.
+        label_separator: stands between several labels in one text of it;
+            empty for tasks without such texts.
     """
 
     task: str
@@ -57,6 +59,7 @@ class TaskRecord:
     pairs: bool = False
     base_model: str = ""
     columns: Sequence[str] = ()
+    label_separator: str = ""
 
     def write(self, directory: str) -> None:
         """Writes the file into a model directory."""
@@ -80,6 +83,7 @@ def read_task_record(
         "pairs": False,
         "base_model": "",
         "columns": [],
+        "label_separator": "",
         **read_json(path),
     }
     for name, kind, expected in (
@@ -88,6 +92,7 @@ def read_task_record(
         ("pairs", bool, "true or false"),
         ("base_model", str, "a string"),
         ("columns", list, "a list"),
+        ("label_separator", str, "a string"),
     ):
         require(
             isinstance(values.get(name), kind),
@@ -111,6 +116,7 @@ def read_task_record(
         values["pairs"],
         values["base_model"],
         tuple(columns),
+        values["label_separator"],
     )
 
 

@@ -175,6 +175,7 @@ class FinetuningJob(Job):
                 pairs=self.task.kind.are_pairs(self.data.examples["train"]),
                 base_model=self.initial.hub_name,
                 columns=self.task.columns(self.data.directory),
+                label_separator=self.task.label_separator,
             ),
         )
         if self.config.finetuning.lora_rank:

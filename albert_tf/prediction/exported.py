@@ -48,6 +48,11 @@ class ExportedPredictor(BasePredictor):
         return self._exported.columns
 
     @property
+    def label_separator(self) -> str:
+        """What stands between several labels in one text; "" if unknown."""
+        return self._exported.label_separator
+
+    @property
     def pairs(self) -> bool | None:
         """Whether the default signature takes pairs of texts."""
         default = next(iter(self._exported.signatures.values()))

@@ -69,11 +69,19 @@ def _label_fields(prediction: Any) -> dict[str, Any]:
     return {"label" if n == "prediction" else n: v for n, v in fields.items()}
 
 
-def _multi_label_fields(prediction: Any) -> dict[str, Any]:
-    # Labels are a tuple: in a cell they have commas between them, as they are
-    # read, where other lists are JSON.
+class Labels(tuple[str, ...]):
+    """Several labels, which a cell has as one text; other lists are JSON.
+
+    `separator` stands between them, as in the files of training.
+    """
+
+    separator = ","
+
+
+def _multi_label_fields(prediction: Any, separator: str = "") -> dict[str, Any]:
     fields = _prediction_fields(prediction)
-    labels = tuple(fields.pop("prediction"))
+    labels = Labels(fields.pop("prediction"))
+    labels.separator = separator or Labels.separator
     return {**fields, "labels": labels}
 
 
@@ -94,12 +102,13 @@ class Mode:
         variants: in place of this for models that predict one of their kinds,
             or have their pooling.
         pooling: of embeddings, in a variant.
+        has_labels: whether `fields` takes what stands between several labels.
     """
 
     form: Form | None
     method: str = "predict"
     kinds: tuple[Kind, ...] = ()
-    fields: Callable[[Any], dict[str, Any]] = _prediction_fields
+    fields: Callable[..., dict[str, Any]] = _prediction_fields
     columns: tuple[str, ...] = ()
     added: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: {"prediction": "string"}
@@ -107,6 +116,7 @@ class Mode:
     labels: Callable[["BasePredictor"], Iterable[str]] = lambda predictor: ()
     variants: tuple["Mode", ...] = ()
     pooling: str = ""
+    has_labels: bool = False
 
     def of(self, predictor: "BasePredictor") -> "Mode":
         """Returns the variant for a predictor, or the mode itself."""
@@ -114,8 +124,15 @@ class Mode:
             if variant.pooling == predictor.pooling or variant.kind_of(
                 predictor
             ):
-                return variant
+                return variant._separated(predictor)
         return self
+
+    def _separated(self, predictor: "BasePredictor") -> "Mode":
+        if not self.has_labels:
+            return self
+        separator = predictor.label_separator
+        fields = functools.partial(self.fields, separator=separator)
+        return dataclasses.replace(self, fields=fields)
 
     def kind_of(self, predictor: "BasePredictor") -> Kind | None:
         """Returns the kind that a model predicts for, None for another's.
@@ -196,6 +213,7 @@ MODES = {
                 fields=_multi_label_fields,
                 columns=("labels",),
                 added={"prediction": "strings", "probabilities": "object"},
+                has_labels=True,
                 labels=lambda predictor: predictor.labels,
             ),
         ),

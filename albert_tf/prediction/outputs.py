@@ -14,7 +14,7 @@ from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.compression import suffix_of
 from albert_tf.prediction.forms import Form, Input
-from albert_tf.prediction.modes import MODES, Mode
+from albert_tf.prediction.modes import MODES, Labels, Mode
 from albert_tf.tasks.formats.parquet_parts import parts_of
 from albert_tf.tasks.formats.rows import (
     JSON_EXTENSIONS,
@@ -151,13 +151,14 @@ def quoted(cell: str, delimiter: str) -> str:
 def cell_of(value: Any) -> Any:
     """Returns the value of a field, several labels as one text.
 
-    These have commas between them, or are a list in JSON where a label has a
-    comma or the first one a bracket: both are read as labels.
+    These have their separator between them, or are a list in JSON where a
+    label has it too or the first one a bracket: both are read as labels.
     """
-    if not isinstance(value, tuple):
+    if not isinstance(value, Labels):
         return value
-    text = ",".join(value)
-    if any("," in label for label in value) or text.startswith(_BRACKETS):
+    text = value.separator.join(value)
+    is_within = any(value.separator in label for label in value)
+    if is_within or text.startswith(_BRACKETS):
         return json.dumps(value, ensure_ascii=False)
     return text
 

@@ -261,6 +261,11 @@ class BasePredictor(abc.ABC):
         return ()
 
     @property
+    def label_separator(self) -> str:
+        """What stands between several labels in one text; "" if unknown."""
+        return ""
+
+    @property
     def own_kind(self) -> Kind | None:
         """The kind of the task that the model was fine-tuned for, if known."""
         return None
@@ -362,6 +367,11 @@ class Predictor(BasePredictor):
     def columns(self) -> Sequence[str]:
         """The columns of the model's task, as `--columns` has them."""
         return self.loaded.task.columns if self.loaded.task else ()
+
+    @property
+    def label_separator(self) -> str:
+        """What stands between several labels in one text; "" if unknown."""
+        return self.loaded.task.label_separator if self.loaded.task else ""
 
     @property
     def own_kind(self) -> Kind | None:

@@ -45,6 +45,8 @@ class Task:
         ordered: the label depends on the order of a pair's texts.
         columns: returns those of the training file in a directory, as
             `--columns` has them; none where these have no names.
+        label_separator: stands between several labels in one text of its
+            files; empty for tasks without such texts.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Task:
     submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     ordered: bool = False
     columns: Callable[[str], Sequence[str]] = lambda data_dir: ()
+    label_separator: str = ""
 
     def division(self, data_dir: str) -> dict[str, Any] | None:
         """Returns how dev examples are held out of training ones, if so."""

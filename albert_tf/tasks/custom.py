@@ -257,6 +257,9 @@ def custom_task(
                 metrics=form.metrics,
                 labels=tuple(roles["label"]) if form.names_labels else (),
                 columns=lambda data_dir: columns,
+                label_separator=reading.label_separator
+                if "labels" in roles
+                else "",
             )
     raise UserError(f"{columns_flag(columns)} makes no task: {_ALLOWED}.")
 
@@ -335,13 +338,14 @@ def multi_label_task(reading: Reading = AS_BY_DEFAULT) -> Task:
     examples_of = functools.partial(
         multi_label_examples, separator=reading.label_separator
     )
-    return _inferred_task(
+    task = _inferred_task(
         "multilabel",
         MultiLabelClassification(),
         examples_of,
         LABELS_COLUMN,
         reading,
     )
+    return dataclasses.replace(task, label_separator=reading.label_separator)
 
 
 def entity_task(reading: Reading = AS_BY_DEFAULT) -> Task:

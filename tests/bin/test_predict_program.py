@@ -1,6 +1,7 @@
 """bin.predict: an answer or an error for each line, in its place and form."""
 
 import csv
+import dataclasses
 import gzip
 import json
 import shutil
@@ -13,9 +14,10 @@ from training_fixtures import random_model
 from albert_tf.cluster.stops import BAD_DATA
 from albert_tf.config import FeatureConfig
 from albert_tf.interchange.model_directory import save_model_directory
-from albert_tf.interchange.model_files import TaskRecord
+from albert_tf.interchange.model_files import TaskRecord, read_task_record
 from albert_tf.prediction.modes import MODES
 from albert_tf.tasks.custom import custom_task
+from albert_tf.tasks.formats.rows import Reading
 
 FEATURES = FeatureConfig(
     max_seq_length=24, max_choice_length=9, max_query_length=9, doc_stride=5
@@ -146,8 +148,13 @@ def test_a_tab_is_as_in_the_models_task(
     assert found == expected
 
 
-def test_any_number_of_labels(model_dir, predict, tmp_path):
-    directory = model_dir("multi_label", False)
+@pytest.mark.parametrize("separator", ["", "|"])
+def test_any_number_of_labels(model_dir, predict, tmp_path, separator):
+    directory = shutil.copytree(
+        model_dir("multi_label", False), tmp_path / "model"
+    )
+    record = read_task_record(str(directory), 24)
+    dataclasses.replace(record, label_separator=separator).write(str(directory))
     table = ["labels,said", "sea,a b", ",c d", "air,the"]
     _, lines = predict("classify", directory, table, name="in.csv")
     rows = [json.loads(line) for line in lines]
@@ -165,7 +172,9 @@ def test_any_number_of_labels(model_dir, predict, tmp_path):
     columns = ["text=said", "labels=prediction"]
     with open(tmp_path / "train.csv", "w") as file:
         file.write("\n".join(written))
-    found = custom_task(columns).read(str(tmp_path), "train", str)
+    reading = Reading(label_separator=separator or ",")
+    found = custom_task(columns, reading).read(str(tmp_path), "train", str)
+    assert max(len(row["prediction"]) for row in rows) > 1
     assert [e.labels for e in found] == [tuple(r["prediction"]) for r in rows]
 
 

@@ -363,6 +363,16 @@ def test_mistakes(tmp_path, command, message):
             ["--columns=text=a,number=b"],
             ("custom", ["text=a", "number=b"]),
         ),
+        (
+            TaskRecord("multilabel", FeatureConfig(), label_separator="|"),
+            [],
+            ("multilabel", [], "|"),
+        ),
+        (
+            TaskRecord("multilabel", FeatureConfig(), label_separator="|"),
+            ["--label_separator=;"],
+            ("multilabel", [], ";"),
+        ),
         (TaskRecord("MRPC", FeatureConfig()), ["--task=RTE"], ("RTE", [])),
         (
             TaskRecord("mood", FeatureConfig()),
@@ -380,7 +390,8 @@ def test_the_task_of_a_model(monkeypatch, record, flags, expected):
 
     def main():
         task = tasks.chosen("a")
-        found.append((task.name, FLAGS.columns))
+        separator = filter(None, [task.label_separator])
+        found.append((task.name, FLAGS.columns, *separator))
 
     given = ["--data_dir=a", "--model_dir=a", *flags]
     done = run_program("evaluate", *given, main=main)

@@ -227,7 +227,9 @@ def test_a_task_there_and_back(tmp_path):
     )
     assert not to_dict(features).items() & to_dict(FeatureConfig()).items()
     assert read_task_record(str(tmp_path), 512) is None
-    record = TaskRecord("SQuAD2.0", features, True, "owner/name@0123")
+    record = TaskRecord(
+        "SQuAD2.0", features, True, "owner/name@0123", ("labels=a",), "|"
+    )
     record.write(str(tmp_path))
     assert read_task_record(str(tmp_path), 512) == record
 
@@ -243,6 +245,10 @@ def test_missing_settings_of_a_task_have_their_defaults(tmp_path):
     ("content", "message"),
     [
         ('{"task": 7, "features": {}}', "'task' to be a string, got 7"),
+        (
+            '{"task": "a", "features": {}, "label_separator": 1}',
+            "'label_separator' to be a string, got 1",
+        ),
         ('{"task": "RTE"}', "'features' to be an object, got None"),
         ('{"task": "a", "features": {}, "pairs": 1}', "true or false, got 1"),
         ('{"task": "a", "features": {"max_seq_length": 513}}', "513 exceeds"),

@@ -184,7 +184,9 @@ def test_it_learns_and_its_model_answers_alike(finished, tmp_path):
     expected = dict(evaluation)
     del expected["loss"]
     # The model keeps what was chosen on dev, and now answers by it.
-    record = load_model_directory(model).features
+    loaded = load_model_directory(model)
+    assert loaded.task.label_separator == task.label_separator
+    record = loaded.features
     assert record.temperature == expected.pop("temperature", 1)
     if "best_f1_thresh" in expected:
         assert record.null_threshold == expected["best_f1_thresh"]

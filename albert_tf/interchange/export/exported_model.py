@@ -77,6 +77,7 @@ class ExportedModel:
         labels: of the classes, in the order of the probabilities; empty for
             models without.
         columns: of the task, as `--columns` has them; empty if unknown.
+        label_separator: between several labels in one text; empty if unknown.
 
     Args:
         export_dir: `<export_dir>/<version>`, or `<export_dir>` for its
@@ -103,6 +104,8 @@ class ExportedModel:
             )
             self.labels = _names(self.path, "labels.json")
             self.columns = _names(self.path, "columns.json")
+            separators = _names(self.path, "label_separator.json")
+            self.label_separator = "".join(separators)
         except UserError:
             raise
         except (OSError, ValueError, DecodeError, tf.errors.OpError) as error:

@@ -162,6 +162,9 @@ def _write_files(
         write_json(os.path.join(assets, "labels.json"), loaded.labels)
     if loaded.task and loaded.task.columns:
         write_json(os.path.join(assets, "columns.json"), loaded.task.columns)
+    if loaded.task and loaded.task.label_separator:
+        path = os.path.join(assets, "label_separator.json")
+        write_json(path, [loaded.task.label_separator])
     extra = os.path.join(directory, "assets.extra")
     os.makedirs(extra)
     # TensorFlow Serving looks for this name.

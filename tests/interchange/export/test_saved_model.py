@@ -174,7 +174,9 @@ def test_files_describe_the_model(classifier, exported):
     assert fingerprint == classifier.tokenizer.fingerprint
     with open(os.path.join(assets, "labels.json"), encoding="utf-8") as file:
         assert json.load(file) == ["sea", "land", "air"]
-    assert ExportedModel(exported).columns == ["text=said"]
+    found = ExportedModel(exported)
+    assert found.columns == ["text=said"]
+    assert found.label_separator == "|"
     with open(os.path.join(exported, "README.md"), encoding="utf-8") as file:
         text = file.read()
     for line in (

@@ -211,7 +211,11 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
         (name,) = (name for name in contents if name.endswith(".tsv"))
         names = add_to_submission(FLAGS.submission, name, contents[name])
         print(f"{FLAGS.submission} holds {', '.join(names)}.")
-    return {f"{n}{ending}": value for n, value in result.metrics.items()}
+    metrics = dict(result.metrics)
+    if metrics and isinstance(task.kind, AnswerableSpans):
+        # By which predictions.json has no answer, for bin.score.
+        metrics["null_threshold"] = result.scored.config.null_threshold
+    return {f"{n}{ending}": value for n, value in metrics.items()}
 
 
 def _print_metrics(result: "TaskEvaluation") -> None:

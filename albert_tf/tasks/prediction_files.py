@@ -24,12 +24,16 @@ def prediction_files(
 ) -> dict[str, bytes]:
     """Returns the files of a split by their names.
 
-    `predictions.jsonl`, a line for each example, for every task; for GLUE
+    `predictions.jsonl`, a line for each example with its `location`, file and
+    line or the like, for every task; for GLUE
     the table that its site accepts (STS-B's test numbers from 0 to 5); for
     SQuAD `predictions.json`, `nbest_predictions.json` and, of version 2.0,
     `null_odds.json`; for multiple choice `answers.json`, letters by id.
     """
-    lines = (json.dumps(p.fields, ensure_ascii=False) for p in predictions)
+    lines = (
+        json.dumps({**p.fields, "location": p.location}, ensure_ascii=False)
+        for p in predictions
+    )
     found = {"predictions.jsonl": "".join(f"{line}\n" for line in lines)}
     by_id = {p.fields.get("id"): p.fields["prediction"] for p in predictions}
     if task.name in GLUE_TASKS:

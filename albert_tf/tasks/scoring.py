@@ -134,7 +134,8 @@ def _score_squad(
         warnings.append(
             f"{len(ids)} answers count as none: their null odds exceed the "
             f"official script's threshold, {used:g}: {listed(ids)}; give your "
-            "own with --null_threshold."
+            "own with --null_threshold (bin.evaluate's is null_threshold in "
+            "metrics.json)."
         )
     warnings.append(
         "best_exact and best_f1 use the best threshold for these very "

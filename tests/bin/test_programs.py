@@ -27,9 +27,12 @@ from albert_tf.config import (
 )
 from albert_tf.interchange import model_directory
 from albert_tf.interchange.model_files import TaskRecord
+from albert_tf.jobs import task_evaluation
+from albert_tf.jobs.task_evaluation import TaskEvaluation
+from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.kinds.base import Prediction
+from albert_tf.tasks.kinds.base import Prediction, ScoredExamples
 from albert_tf.tasks.recipes import RECIPES, with_recipe
 from bin import command_line, evaluate, finetune, tasks
 from data_prep.pretraining import pretraining_data
@@ -399,6 +402,28 @@ def test_the_task_of_a_model(monkeypatch, record, flags, expected):
         assert expected in done.error
     else:
         assert found == [expected]
+
+
+def test_the_threshold_of_predictions_is_among_the_metrics(
+    monkeypatch, tmp_path
+):
+    """Else bin.score could not score these predictions as they are."""
+    task = TASKS["SQuAD2.0"]
+    scored = ScoredExamples([], [], FeatureConfig(null_threshold=-2.5), [])
+    metrics = {"f1": 50.0, "best_f1": 60.0}
+    results = iter([metrics, {}])
+    monkeypatch.setattr(
+        task_evaluation,
+        "evaluate_task",
+        lambda *_, **__: TaskEvaluation(task, scored, next(results), [{}]),
+    )
+    given = ["--task=SQuAD2.0", "--data_dir=a", "--model_dir=a"]
+    for _ in range(2):
+        done = run_program("evaluate", *given, f"--output_dir={tmp_path}")
+        assert done.status == 0, done.error
+        # A split without answers leaves those of dev.
+        written = json.loads((tmp_path / "metrics.json").read_text())
+        assert written == {**metrics, "null_threshold": -2.5}
 
 
 def test_shards_are_built_by_as_many_workers_as_are_wanted(monkeypatch):

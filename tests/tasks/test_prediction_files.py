@@ -56,15 +56,16 @@ def test_tables_of_glue_score_like_the_model(write, tmp_path, name):
 
 
 def test_the_table_of_numbers():
-    examples = [Example(("a", "b"), None)] * 4
+    examples = [Example(("a", "b"), None)] * 3 + [Example(("a", "b"), "2.50")]
     scores = [-0.5, 5.2, 3.14159, 0.0]
     found = files_of(TASKS["STS-B"], "test", examples, scores)
     assert found["STS-B.tsv"] == (
         "index\tprediction\n0\t0.0000\n1\t5.0000\n2\t3.1416\n3\t0.0000\n"
     )
     # Numbers themselves are not clipped.
-    lines = map(json.loads, found["predictions.jsonl"].splitlines())
+    lines = [*map(json.loads, found["predictions.jsonl"].splitlines())]
     assert [line["prediction"] for line in lines] == scores
+    assert [line["label"] for line in lines] == [None] * 3 + [2.5]
 
 
 @pytest.mark.parametrize(
@@ -86,12 +87,14 @@ def test_names_of_the_tables(task, split, name):
 
 def test_lines_of_any_task():
     # JSON lines may have "\ud800"; UTF-8 has no such character.
-    examples = [Example(("Grüße\n☺", "b\ud800"), "x"), Example(("a",), "y")]
+    texts = "Grüße\n☺", "b\ud800"
+    examples = [Example(texts, "x", "d/dev.tsv:7"), Example(("a",), "y")]
     found = files_of(CLASSIFICATION, "dev", examples, [np.eye(2)[0]] * 2)
     assert found.keys() == {"predictions.jsonl"}
     text = found["predictions.jsonl"]
     assert "Grüße\\n☺" in text and text.endswith("\n")
     first, second = map(json.loads, text.splitlines())
+    assert first["location"] == "d/dev.tsv:7"
     assert first["texts"] == ["Grüße\n☺", "b\ud800"]
     assert (second["text"], second["prediction"]) == ("a", "x")
 

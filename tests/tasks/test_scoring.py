@@ -201,5 +201,6 @@ def test_thresholds_of_null_odds(tmp_path):
     assert none.metrics["HasAns_exact"] == 0.0
     assert none.warnings[1] == (
         "1 answers count as none: their null odds exceed the official "
-        "script's threshold, 1: 0; give your own with --null_threshold."
+        "script's threshold, 1: 0; give your own with --null_threshold "
+        "(bin.evaluate's is null_threshold in metrics.json)."
     )

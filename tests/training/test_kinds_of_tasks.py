@@ -223,7 +223,7 @@ def test_it_learns_and_its_model_answers_alike(finished, tmp_path):
     files = prediction_files(task, "dev", alone.scored, predictions)
     lines = files["predictions.jsonl"].decode().splitlines()
     assert [json.loads(line) for line in lines] == [
-        p.fields for p in predictions
+        {**p.fields, "location": p.location} for p in predictions
     ]
     if "predictions.json" in files:
         # They score as measured.

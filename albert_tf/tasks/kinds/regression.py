@@ -102,12 +102,13 @@ class Regression(TextKind):
     def _prediction(
         self, example: Example, scores: float, scored: ScoredExamples
     ) -> Prediction:
-        error = 0.0
+        error, label = 0.0, None
         if example.label is not None:
-            error = abs(scores - float(example.label))
+            label = float(example.label)
+            error = abs(scores - label)
         fields = {
             **text_fields(example.texts),
-            "label": example.label,
+            "label": label,
             "prediction": scores,
         }
         return Prediction(fields, example.location, error)

@@ -108,7 +108,7 @@ def test_predictions():
     found = KIND.predictions(
         ScoredExamples(EXAMPLES, [1.0, 0.0, 4.0, 9.0], CONFIG, [])
     )
-    assert found[0].fields == {"text": "the", "label": "1.5", "prediction": 1.0}
+    assert found[0].fields == {"text": "the", "label": 1.5, "prediction": 1.0}
     assert [p.error for p in found] == [0.5, 2.0, 0.0, 0.0]
 
 

@@ -39,6 +39,7 @@ from albert_tf.config import (
 )
 from albert_tf.io import files
 from albert_tf.io.compression import SUFFIXES, plain_name
+from albert_tf.io.directories import made_directory
 from albert_tf.io.error_stream import stderr_to
 from bin import interrupts
 
@@ -153,7 +154,8 @@ def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
             # Each worker finds its place in the cluster in TF_CONFIG.
             own = [sys.executable, *sys.orig_argv[1:], "--cluster=tf_config"]
             sys.exit(run_local_cluster(own, number))
-        main()
+        with _folder_of_output():
+            main()
 
     # Labels and texts may have characters that a terminal's encoding lacks.
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -164,6 +166,15 @@ def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
         sys.exit(f"{_program(sys.argv)}: {error}")
     logging.set_verbosity(logging.WARNING)
     app.run(lambda argv: _guarded(argv, start), flags_parser=_parse)
+
+
+def _folder_of_output() -> contextlib.AbstractContextManager[None]:
+    """Makes the folder of a program's --output; an empty one does not stay."""
+    path = FLAGS["output"].value if "output" in FLAGS else None
+    folder = os.path.dirname(path or "")
+    if not folder or files.is_remote(folder):
+        return contextlib.nullcontext()
+    return made_directory(folder)
 
 
 def _num_local_workers() -> int:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, Log, to_dict
+from albert_tf.config import FeatureConfig, Log, UserError, to_dict
 from albert_tf.io import files
 from albert_tf.io.worker_signals import workers_without_interrupts
 from albert_tf.tasks.features import Features, concatenated
@@ -65,7 +65,7 @@ class FeatureBuilder:
         features can be made of.
         """
         self.kind.check(examples)
-        self.kind.check_labels(examples, self.labels)
+        self._check_labels(examples, training)
         for warning in self.kind.warnings(examples, training=training):
             self.log(warning)
         features = self._load_or_build(examples, training)
@@ -82,6 +82,17 @@ class FeatureBuilder:
         for warning in kind.feature_warnings(examples, features, self.config):
             self.log(warning)
         return features
+
+    def _check_labels(self, examples: Sequence[Any], training: bool) -> None:
+        try:
+            self.kind.check_labels(examples, self.labels)
+        except UserError as error:
+            if training or not self.labels:
+                raise
+            raise UserError(
+                f"{error} Others are not in the training file, so that the "
+                "model cannot predict them."
+            ) from None
 
     def _unknown_line(self, examples: Sequence[Any], features: Features) -> str:
         share = unknown_share(features, self.tokenizer)

@@ -189,6 +189,16 @@ def test_paths_may_begin_in_the_home_directory(monkeypatch):
     assert done.stdout == f"{home}/model {home}/a,{home}/b/~,~c,~ ['~/']\n"
 
 
+def test_the_folder_of_an_output_is_made(tmp_path):
+    path = tmp_path / "a" / "b" / "c.json"
+    given = "--task=RTE", "--gold=no", "--predictions=no", f"--output={path}"
+    assert "no: No such file" in run_program("score", *given).error
+    assert os.listdir(tmp_path) == []
+    done = run_program("score", *given, main=lambda: path.write_text("{}"))
+    assert done.status == 0, done.error
+    assert path.exists()
+
+
 def test_a_local_cluster_runs_the_program_once_for_each_worker():
     text = (
         # It is one write: the other worker writes, too.

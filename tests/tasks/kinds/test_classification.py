@@ -131,10 +131,13 @@ def test_unknown_labels_are_listed_together(tiny_tokenizer, monkeypatch):
     unknown = [Example(("a",), label, f"dev.tsv:{label}") for label in "78"]
     message = (
         "^dev.tsv: 2 of 5 examples are bad: expected one of no, perhaps, yes "
-        r"as the label \(2: lines 7, got '7'; 8, got '8'\)\.$"
+        r"as the label \(2: lines 7, got '7'; 8, got '8'\)\. Others are not "
+        r"in the training file, so that the model cannot predict them\.$"
     )
     with pytest.raises(UserError, match=message):
         builder.build([*EXAMPLES, *unknown], training=False)
+    with pytest.raises(UserError, match=r"8, got '8'\)\.$"):
+        builder.build([*EXAMPLES, *unknown], training=True)
 
 
 def test_features(tiny_tokenizer):

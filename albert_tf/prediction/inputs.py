@@ -66,6 +66,8 @@ INPUT_FORMATS = {e.removeprefix("."): ending_of(f"a{e}") for e in EXTENSIONS}
 # What the name of a column looks like.
 _NAME = re.compile(r"[^\W\d][\w.-]*")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
+# Lines by which a file of words is recognised, and the fewest that tell.
+_HEAD, _FEW_WORDS = 20, 5
 # Whole numbers up to this one are numbers of 64 bits with a point, too.
 _EXACT_DOUBLE = 2**53
 
@@ -152,8 +154,8 @@ def read_lines(
     """Returns the inputs in lines of text.
 
     The first line is read at once. Raises UserError where there is none, where
-    it is in UTF-16, where lines end with CR alone, and where it is the header
-    of a table.
+    it is in UTF-16, where lines end with CR alone, where it is the header of a
+    table, and where a model of such files gets a file of words.
     """
     lines = iter(lines)
     head = next(lines, None)
@@ -166,9 +168,13 @@ def read_lines(
         _refuse_header(first[1], source, ())
 
     def inputs(form: Form, columns: Sequence[str] = ()) -> Iterator[Input]:
+        head = [first]
         if may_have_header:
             _refuse_header(first[1], source, columns)
-        for location, text, error in itertools.chain([first], found):
+            if source != "-" and (width := _width_of_words(columns)):
+                head += itertools.islice(found, _HEAD - 1)
+                _refuse_words([line[1] for line in head], source, width)
+        for location, text, error in itertools.chain(head, found):
             texts = tuple(text.split("\t", form.tabs)) if form.tabs else (text,)
             if error:
                 yield Input(texts, error)
@@ -199,6 +205,29 @@ def _refuse_header(line: str, source: str, columns: Sequence[str]) -> None:
         "give --input_format, to read its columns; --input_format=text reads "
         "the line as a text.",
     )
+
+
+def _width_of_words(columns: Sequence[str]) -> int:
+    """Returns the fewest columns of a task's files of words; 0: it has none."""
+    roles = dict(column.split("=", 1) for column in columns)
+    if "word" not in roles:
+        return 0
+    return max(2, *(int(number) + 1 for number in roles.values()))
+
+
+def _refuse_words(head: Sequence[str], source: str, width: int) -> None:
+    """Raises UserError where all of the first lines have as many columns.
+
+    At least `width`; lines of text have now more words and now fewer.
+    """
+    lines = [line for line in head if line.strip() and line[0] != "#"]
+    number, *others = {len(line.split()) for line in lines} or {0}
+    if len(lines) >= _FEW_WORDS and not others and number >= width:
+        raise UserError(
+            f"{source}: its first lines have {number} columns each, as in a "
+            "file of words; --input_format=conll tags its words, and "
+            "--input_format=text reads each line as a text."
+        )
 
 
 def read_sentences(

@@ -194,6 +194,34 @@ def test_a_bad_row_of_a_table_does_not_cost_the_others(tmp_path):
     ]
 
 
+def test_a_file_of_words_is_no_text():
+    of_words = ["word=0", "tag=-1"]
+
+    def texts(content, columns, source="a.txt", may_have_header=True):
+        lines = content.encode().splitlines(keepends=True)
+        inputs = read_lines(lines, source, may_have_header=may_have_header)
+        return [item.texts[0] for item in inputs.read(SINGLE, columns)]
+
+    content = "a NN B-NP O\n\n# a = b\n" + "".join(
+        f"{word} NN B-NP O\n" for word in "bcde"
+    )
+    message = (
+        "^a.txt: its first lines have 4 columns each, as in a file of words; "
+        "--input_format=conll tags its words, and --input_format=text reads "
+        "each line as a text.$"
+    )
+    with pytest.raises(UserError, match=message):
+        texts(content, of_words)
+    whole = content.splitlines()
+    # Nobody waits for further lines of a pipe.
+    assert texts(content, of_words, "-") == whole
+    assert texts(content, of_words, may_have_header=False) == whole
+    assert texts(content, ["text=a"]) == whole
+    assert texts(content, ["word=0", "tag=4"]) == whole
+    for others in (f"{content}two words\n", content[:-24], "a\n" * 9):
+        assert texts(others, of_words) == others.splitlines()
+
+
 @pytest.mark.parametrize(
     "line",
     ["A sentence, and a label", "label: yes, or no?", "2,text 7", "The text"],

@@ -11,6 +11,7 @@ internet or under much load use TensorFlow Serving.
 import contextlib
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 
 from absl import flags
@@ -87,6 +88,8 @@ def main() -> None:
         "from its --export_dir.",
     )
     listener = _bound()
+    sources = filter(None, [FLAGS.export_dir, FLAGS.index_dir])
+    print(f"Loading {' and '.join(sources)} ...", file=sys.stderr, flush=True)
     command_line.load_tensorflow()
     from albert_tf.interchange.export.exported_model import ExportedModel
     from albert_tf.serving.application import make_server, warm_up

@@ -216,9 +216,13 @@ def no_better_than_guessing(
         (best_metric, "majority_class_", "the most frequent class"),
         (squared_error, "mean_guess_", "the mean"),
     ):
-        if f"{prefix}{name}" not in metrics:
+        baseline = metrics.get(f"{prefix}{name}")
+        if name == "f1" and "majority_class_accuracy" in metrics:
+            # Of entities: the most frequent tag is O.
+            baseline = baseline or 0.0
+        if baseline is None:
             continue
-        value, baseline = metrics[name], metrics[f"{prefix}{name}"]
+        value = metrics[name]
         if name == squared_error:
             better = value < baseline
         else:

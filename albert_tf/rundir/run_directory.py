@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,6 +41,7 @@ _WORK = {
     "finetune": "fine-tuning",
     "embeddings": "training embeddings",
 }
+_DIGEST = re.compile(r"[0-9a-f]{64}'")
 # The most differences that a message lists.
 _MOST_DIFFERENCES = 5
 
@@ -151,8 +153,14 @@ def _changes(
 
 
 def _first(lines: list[str]) -> str:
-    """Returns the first of many differences: the task, then the settings."""
-    lines = sorted(lines, key=lambda line: not line.startswith("task: "))
+    """Returns the first of many differences.
+
+    The task, how dev is held out, then the settings; digests, such as those of
+    examples, where there is nothing else.
+    """
+    readable = [line for line in lines if not _DIGEST.search(line)]
+    first = ("task: ", "held_out")
+    lines = sorted(readable or lines, key=lambda n: not n.startswith(first))
     return listed(lines, _MOST_DIFFERENCES, separator="; ", longest=None)
 
 

@@ -71,10 +71,15 @@ class FeatureBuilder:
         features = self._load_or_build(examples, training)
         if features.truncated:
             first = examples[features.truncated[0]].location
+            names = ["max_seq_length", *self.kind.lengths]
+            limits = " or ".join(
+                f"{name}={getattr(self.config, name)}"
+                for name in names
+                if name.startswith("max_")
+            )
             self.log(
                 f"{len(features.truncated)} of {len(examples)} examples were "
-                f"truncated to max_seq_length={self.config.max_seq_length} or "
-                f"a similar setting (first: {first})."
+                f"truncated to {limits} (first: {first})."
             )
         if training and (line := self._unknown_line(examples, features)):
             self.log(line)

@@ -72,7 +72,8 @@ def test_sigterm_ends_it_when_what_waits_is_answered(export_dir, tmp_path):
         assert answer.startswith(b"HTTP/1.1 200")
         assert b'"predictions"' in answer
         assert process.wait(30) == 0
-        assert process.stderr.read() == ""
+        loading = f"Loading {export_dir} and {index_dir} ...\n"
+        assert process.stderr.read() == loading
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -89,6 +90,7 @@ def test_a_port_in_use_is_one_line(export_dir, monkeypatch, early):
             "serve", f"--export_dir={export_dir}", f"--port={port}"
         )
     assert f"port={port}: Address already in use; name another" in done.error
+    assert done.stderr.startswith(f"Loading {export_dir} ...\n") != early
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,18 @@ def test_other_metrics_below_the_majority_class_are_warned_of_too():
             "has 0.5",
         ),
         ({"accuracy": 0.53, "majority_class_accuracy": 0.5}, "accuracy", ""),
+        # Of entities, and of answers.
+        (
+            {"f1": 0.01, "accuracy": 0.9, "majority_class_accuracy": 0.9},
+            "f1",
+            "f1 is 0.01, and always answering the most frequent class has 0",
+        ),
+        (
+            {"f1": 0.1, "accuracy": 0.9, "majority_class_accuracy": 0.9},
+            "f1",
+            "",
+        ),
+        ({"f1": 0.0, "exact_match": 0.0}, "f1", ""),
         (
             {
                 "pearson": 0.1,

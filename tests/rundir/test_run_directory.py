@@ -146,6 +146,27 @@ def test_of_many_differences_the_first_are_listed(tmp_path):
     assert len(message) < 600
 
 
+def test_digests_are_listed_where_nothing_else_differs(tmp_path):
+    now = {"job": "finetune", "config": to_dict(FinetuneConfig())}
+    there = {
+        "dev_examples": ["a" * 64],
+        "train_examples": "b" * 64,
+        "held_out": {"dev_fraction": 0.1},
+    }
+    claim(str(tmp_path), {**now, **there})
+    here = {"dev_examples": ["c" * 64], "train_examples": "d" * 64}
+    with pytest.raises(UserError, match="dev_examples: .* and 1 others"):
+        claim(str(tmp_path), {**there, **now, **here})
+    now["config"]["optimizer"]["beta_1"] = 0.5
+    with pytest.raises(UserError) as error:
+        claim(str(tmp_path), {**now, **here, "held_out": {"dev_fraction": 0.2}})
+    assert str(error.value) == (
+        f"{tmp_path} holds a run of another configuration (held_out."
+        "dev_fraction: 0.2 here, 0.1 there; config.optimizer.beta_1: 0.5 here, "
+        "0.9 there); give the same settings to resume it, or another --run_dir."
+    )
+
+
 def test_another_directory_is_refused_before_the_data_are_read(tmp_path):
     check_usable(str(tmp_path / "new"))
     (tmp_path / "notes.txt").write_text("mine")

@@ -166,13 +166,18 @@ def test_warnings_are_logged(builder, logged):
     assert logged == 2 * [
         "4 are odd.",
         "Another thing.",
-        "2 of 4 examples were truncated to max_seq_length=16 or a similar "
-        f"setting (first: {EXAMPLES[0].location}).",
+        "2 of 4 examples were truncated to max_seq_length=16 (first: "
+        f"{EXAMPLES[0].location}).",
         "0 are lost.",
     ]
     with pytest.raises(UserError, match="Nobody learns this"):
         builder.build(EXAMPLES, training=True)
     assert builder.kind.parts == [4]
+    builder.kind.lengths = "max_choice_length", "doc_stride"
+    builder.build(examples, training=False)
+    assert (
+        "to max_seq_length=16 or max_choice_length=128 (first: " in logged[-2]
+    )
 
 
 def test_texts_that_the_vocabulary_does_not_know(builder, logged):

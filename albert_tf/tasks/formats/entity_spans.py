@@ -91,12 +91,15 @@ def _tags(
         shown_text = shown(text[start:end])
         if start not in starts or end not in ends:
             is_last = start in starts and end + 1 in ends
+            whole = [text[a:b] for a, b in spans if a < end and start < b]
+            hint = (
+                _OF_LAST if is_last else _invisible(whole) or _hint(text[:end])
+            )
             raise RowError(
                 record.location,
                 "expected entities that begin and end with words or "
                 "punctuation",
-                f", got {_shown(value)}, {shown_text}"
-                f"{_OF_LAST if is_last else _hint(text[:end])}",
+                f", got {_shown(value)}, {shown_text}{hint}",
             )
         words = range(starts[start], ends[end] + 1)
         if any(tags[word] != "O" for word in words):
@@ -153,6 +156,14 @@ def _entity(record: Record, text: str, value: Any) -> _Entity:
         )
     start += len(inner) - len(inner.lstrip())
     return _Entity(start, start + len(inner.strip()), parts[2].strip())
+
+
+def _invisible(words: Sequence[str]) -> str:
+    """Returns which word has a character that cannot be seen, or ""."""
+    for word in words:
+        if not word.isprintable():
+            return f" (the word is {shown(word)}, with an invisible character)"
+    return ""
 
 
 def _hint(text: str) -> str:

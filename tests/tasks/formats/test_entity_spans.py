@@ -1,6 +1,7 @@
 """Entities by character offsets: JSON lines, and back from predictions."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -104,6 +105,18 @@ def test_offsets_beyond_an_emoji_may_be_those_of_javascript(tmp_path):
     line = {"text": "\U0001f680 Mia", "entities": [[3, 6, "PER"]]}
     message = r"got \[3, 6, .PER.\] in 5 characters \(an emoji is one"
     with pytest.raises(UserError, match=message):
+        read(tmp_path, line)
+
+
+@pytest.mark.parametrize("character", ["\ufeff", "\u200b"])
+def test_invisible_characters_of_a_word_are_shown(tmp_path, character):
+    line = {"text": f"{character}Mia \U0001f680", "entities": [[1, 4, "PER"]]}
+    message = (
+        "got [1, 4, \"PER\"], 'Mia' (the word is "
+        f"{character + 'Mia'!r}, with an invisible character)"
+    )
+    assert ascii(character)[1:-1] in message
+    with pytest.raises(UserError, match=re.escape(message)):
         read(tmp_path, line)
 
 

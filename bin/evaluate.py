@@ -213,7 +213,7 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
         print(f"{FLAGS.submission} holds {', '.join(names)}.")
     metrics = dict(result.metrics)
     if metrics and isinstance(task.kind, AnswerableSpans):
-        # By which predictions.json has no answer, for bin.score.
+        # The threshold of predictions.json, for bin.score.
         metrics["null_threshold"] = result.scored.config.null_threshold
     return {f"{n}{ending}": value for n, value in metrics.items()}
 

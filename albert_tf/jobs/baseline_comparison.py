@@ -218,7 +218,7 @@ def no_better_than_guessing(
     ):
         baseline = metrics.get(f"{prefix}{name}")
         if name == "f1" and "majority_class_accuracy" in metrics:
-            # Of entities: the most frequent tag is O.
+            # The most frequent tag of entities is O.
             baseline = baseline or 0.0
         if baseline is None:
             continue

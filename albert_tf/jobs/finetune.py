@@ -161,7 +161,7 @@ def _with_recipe(
     if is_longer and "max_seq_length" not in given:
         log(f"max_seq_length={positions}: the model has no more positions.")
         config = override(config, {"max_seq_length": positions})
-        # Of every kind of task in the runs of earlier versions.
+        # Runs of earlier versions have these of every kind of task.
         lengths = *lengths, "max_query_length", "max_choice_length"
     fitting = lengths_within(config.features, {*lengths} - given.keys())
     config = override(config, fitting)

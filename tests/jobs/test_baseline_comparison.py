@@ -180,7 +180,7 @@ def test_other_metrics_below_the_majority_class_are_warned_of_too():
             "has 0.5",
         ),
         ({"accuracy": 0.53, "majority_class_accuracy": 0.5}, "accuracy", ""),
-        # Of entities, and of answers.
+        # Entities have no such F1, answers no such accuracy.
         (
             {"f1": 0.01, "accuracy": 0.9, "majority_class_accuracy": 0.9},
             "f1",

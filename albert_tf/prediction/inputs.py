@@ -67,7 +67,7 @@ INPUT_FORMATS = {e.removeprefix("."): ending_of(f"a{e}") for e in EXTENSIONS}
 _NAME = re.compile(r"[^\W\d][\w.-]*")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
 # Lines by which a file of words is recognised, and the fewest that tell.
-_HEAD, _FEW_WORDS = 20, 5
+_HEAD, _FEW_WORDS = 200, 5
 # Whole numbers up to this one are numbers of 64 bits with a point, too.
 _EXACT_DOUBLE = 2**53
 
@@ -218,11 +218,18 @@ def _width_of_words(columns: Sequence[str]) -> int:
 def _refuse_words(head: Sequence[str], source: str, width: int) -> None:
     """Raises UserError where all of the first lines have as many columns.
 
-    At least `width`; lines of text have now more words and now fewer.
+    At least `width`, with blank lines between sentences; lines of text have now
+    more words and now fewer.
     """
     lines = [line for line in head if line.strip() and line[0] != "#"]
     number, *others = {len(line.split()) for line in lines} or {0}
-    if len(lines) >= _FEW_WORDS and not others and number >= width:
+    is_divided = not all(map(str.strip, head))
+    if (
+        len(lines) >= _FEW_WORDS
+        and is_divided
+        and not others
+        and number >= width
+    ):
         raise UserError(
             f"{source}: its first lines have {number} columns each, as in a "
             "file of words; --input_format=conll tags its words, and "

@@ -71,7 +71,8 @@ def define_flags() -> None:
         "label, or any number of them; rate, a number (for both a tab "
         "separates the two texts of a pair, where the model's task has pairs); "
         "answer, a question and after a tab its paragraph; tag, a tag for each "
-        "word; choose, a text and its choices, all separated by tabs.",
+        "word; choose, a text and its choices, all separated by tabs. Default: "
+        "the one that the model was fine-tuned for.",
     )
     flags.DEFINE_string("model_dir", None, command_line.MODEL_HELP)
     flags.DEFINE_string(
@@ -140,7 +141,6 @@ def define_flags() -> None:
         "bin.train_embeddings, of other models mean.",
     )
     command_line.written_as("output", OUTPUT_ENDINGS, packed=True)
-    command_line.required("mode")
 
 
 @contextlib.contextmanager
@@ -270,9 +270,27 @@ class _Counted:
                 show(self.number, self._total, **counts)
 
 
-def _predict(mode: Mode, inputs: Inputs, file: IO[bytes] | None) -> _Counted:
-    """Writes the predictions to a file or standard output; returns counts."""
+def _set_mode() -> "BasePredictor":
+    """Sets --mode to the model's own; returns the model, which it loads."""
+    command_line.load_tensorflow()
     predictor = _predictor()
+    own, _ = fine_tuned_for(predictor)
+    require(
+        bool(own),
+        f"{FLAGS.model_dir or FLAGS.export_dir} was not fine-tuned for a task; "
+        f"give --mode, one of {', '.join(MODES)}.",
+    )
+    FLAGS.mode = own
+    return predictor
+
+
+def _predict(
+    predictor: "BasePredictor",
+    mode: Mode,
+    inputs: Inputs,
+    file: IO[bytes] | None,
+) -> _Counted:
+    """Writes the predictions to a file or standard output; returns counts."""
     own, kind = fine_tuned_for(predictor)
     require(
         # Any model has vectors.
@@ -311,11 +329,12 @@ def _predict(mode: Mode, inputs: Inputs, file: IO[bytes] | None) -> _Counted:
 
 
 def main() -> None:
-    mode = MODES[FLAGS.mode]
     require(
         bool(FLAGS.model_dir) != bool(FLAGS.export_dir),
         "Give the model with either --model_dir or --export_dir.",
     )
+    predictor = None if FLAGS.mode else _set_mode()
+    mode = MODES[FLAGS.mode]
     require(
         FLAGS.pairs is None or mode.form is None,
         f"--pairs is for --mode=classify and rate; {FLAGS.mode} is neither.",
@@ -335,7 +354,7 @@ def main() -> None:
         else files.replacing(FLAGS.output) as file,
     ):
         command_line.load_tensorflow()
-        rows = _predict(mode, inputs, file)
+        rows = _predict(predictor or _predictor(), mode, inputs, file)
     if rows.errors:
         raise RunStopped(
             f"{rows.errors} of {rows.number} texts have an error in place of "

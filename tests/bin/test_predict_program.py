@@ -148,6 +148,21 @@ def test_a_tab_is_as_in_the_models_task(
     assert found == expected
 
 
+def test_the_mode_is_that_of_the_model(model_dir, predict):
+    lines = ["the", "of and"]
+    _, written = predict("classify", model_dir("classification"), lines)
+    done = run_program(
+        "predict",
+        f"--model_dir={model_dir('classification')}",
+        *(f"--text={line}" for line in lines),
+    )
+    assert done.stdout.splitlines() == written
+    done = run_program(
+        "predict", f"--model_dir={model_dir('pretraining')}", "--text=the"
+    )
+    assert "was not fine-tuned for a task; give --mode, one of " in done.error
+
+
 @pytest.mark.parametrize("separator", ["", "|"])
 def test_any_number_of_labels(model_dir, predict, tmp_path, separator):
     directory = shutil.copytree(

@@ -27,7 +27,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
             "--preset=tiny reads; give it more with "
             "--max_position_embeddings.",
         ),
-        (["--output=no/such/place/b.json"], "--output: "),
     ],
 )
 def test_mistakes_are_reported_at_once_in_one_line(flags, message):

@@ -223,7 +223,8 @@ def _refuse_words(head: Sequence[str], source: str, width: int) -> None:
     """
     lines = [line for line in head if line.strip() and line[0] != "#"]
     number, *others = {len(line.split()) for line in lines} or {0}
-    is_divided = not all(map(str.strip, head))
+    # Blank lines at both ends divide nothing.
+    is_divided = "\n\n" in "\n".join(map(str.strip, head)).strip()
     if (
         len(lines) >= _FEW_WORDS
         and is_divided

@@ -275,10 +275,11 @@ def _set_mode() -> "BasePredictor":
     command_line.load_tensorflow()
     predictor = _predictor()
     own, _ = fine_tuned_for(predictor)
+    others = [name for name, mode in MODES.items() if not mode.kinds]
     require(
         bool(own),
         f"{FLAGS.model_dir or FLAGS.export_dir} was not fine-tuned for a task; "
-        f"give --mode, one of {', '.join(MODES)}.",
+        f"give --mode, one of {', '.join(others)}.",
     )
     FLAGS.mode = own
     return predictor

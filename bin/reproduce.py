@@ -124,7 +124,7 @@ def _task(text: str) -> TaskData:
 
 
 def _models(results: dict[str, TableResults]) -> list[Unit]:
-    """Returns what the tables' rows are made of, without texts and shards."""
+    """Returns the pretrainings and evaluations of the tables' rows."""
     cells = [cell for found in results.values() for cell in found.cells]
     return [unit for cell in cells for unit in cell.units]
 

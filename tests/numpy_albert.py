@@ -267,3 +267,12 @@ def assert_same(ours, theirs):
         found, wanted = np.asarray(ours[name]), np.asarray(value)
         assert found.shape == wanted.shape, name
         assert found.tobytes() == wanted.tobytes(), name
+
+
+def hashed(bits):
+    """Lowbias32 (Wellons, 2018) of uint32."""
+    bits = bits ^ (bits >> np.uint32(16))
+    bits = bits * np.uint32(0x7FEB352D)
+    bits = bits ^ (bits >> np.uint32(15))
+    bits = bits * np.uint32(0x846CA68B)
+    return bits ^ (bits >> np.uint32(16))

@@ -231,7 +231,7 @@ class _Pretraining(Job):
         return AlbertForPretraining(self.model_config, **options)
 
     def description(self) -> dict:
-        """Returns what decides the result of the run."""
+        """Returns the settings and digests that determine the run's result."""
         return {
             "job": self.name,
             "config": to_dict(self.config),

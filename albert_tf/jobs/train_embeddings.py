@@ -229,7 +229,7 @@ class _EmbeddingTraining(Job):
         )
 
     def description(self) -> dict:
-        """Returns what decides the result of the run."""
+        """Returns the settings and digests that determine the run's result."""
         return {
             "job": self.name,
             "config": to_dict(self.config),

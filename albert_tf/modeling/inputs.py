@@ -6,6 +6,7 @@ which XLA leaves out; a trace of another backend can raise nothing. Where Keras
 only infers shapes, nothing is known.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -240,30 +241,29 @@ def in_range(
     return values
 
 
-def checked_weights(name: str, weights: Any) -> Tensor:
-    """Returns the weights, after a check that they are finite, from 0 on.
+def finite(name: str, values: Any, *, lowest: float = -math.inf) -> Tensor:
+    """Returns the values, after a check that they are finite, from `lowest` on.
 
     Raises:
-        UserError: naming a known weight that is not.
+        UserError: naming a known value that is not.
         tf.errors.InvalidArgumentError: when a graph runs.
     """
-    if _is_symbolic(weights):
-        if not ON_TENSORFLOW:
-            return weights
-        numbers = ops.cast(weights, "float32")
-        allowed = ops.logical_and(numbers >= 0, ops.isfinite(numbers))
+    rule = f"{name} must be finite" + " and not negative" * (lowest == 0)
+    if _is_symbolic(values):
+        if infers_shapes() or not ON_TENSORFLOW:
+            return values
+        numbers = ops.cast(values, "float32")
+        allowed = ops.logical_and(numbers >= lowest, ops.isfinite(numbers))
         return _asserted(
-            weights,
+            values,
             ops.logical_not(ops.all(allowed)),
-            f"{name} must be finite and not negative; the lowest and the "
-            "highest are",
+            f"{rule}; the lowest and the highest are",
             ops.min(numbers),
             ops.max(numbers),
         )
-    known = _numbers(name, weights)
-    wrong = ~((known >= 0) & np.isfinite(known))
-    _refuse(f"{name} must be finite and not negative", known, wrong)
-    return weights
+    known = _numbers(name, values)
+    _refuse(rule, known, ~((known >= lowest) & np.isfinite(known)))
+    return values
 
 
 def _refuse(message: str, values: np.ndarray, wrong: np.ndarray) -> None:

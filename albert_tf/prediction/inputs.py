@@ -66,7 +66,7 @@ INPUT_FORMATS = {e.removeprefix("."): ending_of(f"a{e}") for e in EXTENSIONS}
 # What the name of a column looks like.
 _NAME = re.compile(r"[^\W\d][\w.-]*")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
-# Lines by which a file of words is recognised, and the fewest that tell.
+# Lines by which a file of words is recognised, and the fewest that suffice.
 _HEAD, _FEW_WORDS = 200, 5
 # Whole numbers up to this one are numbers of 64 bits with a point, too.
 _EXACT_DOUBLE = 2**53

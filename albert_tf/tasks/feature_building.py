@@ -110,9 +110,9 @@ class FeatureBuilder:
         location = examples[features.example_numbers[row]].location
         return (
             f"WARNING: {share:.0%} of the tokens of training are unknown to "
-            f"the model's vocabulary (first: {location}), which cannot tell "
-            "them apart; start from a model whose vocabulary knows the text: "
-            "this one extended by bin.extend_vocab, or another."
+            f"the model's vocabulary (first: {location}), which cannot "
+            "distinguish them; start from a model whose vocabulary knows the "
+            "text: this one extended by bin.extend_vocab, or another."
         )
 
     def _load_or_build(

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy_albert import hashed
 
 from albert_tf.config import ModelConfig
 from albert_tf.modeling.dropout import (
@@ -106,15 +107,6 @@ def test_masks_do_not_depend_on_the_width_of_the_batch(read_positions):
         return np.asarray(encoded["sequence_output"])[:, :5]
 
     np.testing.assert_allclose(states(9), states(5), atol=1e-5)
-
-
-def hashed(bits):
-    """Lowbias32 (Wellons, 2018) of uint32, in NumPy."""
-    bits = bits ^ (bits >> np.uint32(16))
-    bits = bits * np.uint32(0x7FEB352D)
-    bits = bits ^ (bits >> np.uint32(15))
-    bits = bits * np.uint32(0x846CA68B)
-    return bits ^ (bits >> np.uint32(16))
 
 
 def expected_mask(keys, rows, columns):

@@ -13,6 +13,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from numpy_albert import hashed
 
 from albert_tf.modeling.dropout import (
     apply_dropout,
@@ -36,15 +37,6 @@ def main():
     dropped = apply_dropout(RATE, keras.ops.ones(SHAPE), keys, rows)
     arrays = map(keras.ops.convert_to_numpy, (keys, dropped == 0))
     print(json.dumps([keras.backend.backend(), *(a.tolist() for a in arrays)]))
-
-
-def hashed(bits):
-    """Lowbias32 (Wellons, 2018) of uint32."""
-    bits = bits ^ (bits >> np.uint32(16))
-    bits = bits * np.uint32(0x7FEB352D)
-    bits = bits ^ (bits >> np.uint32(15))
-    bits = bits * np.uint32(0x846CA68B)
-    return bits ^ (bits >> np.uint32(16))
 
 
 def expected():
@@ -75,7 +67,7 @@ def test_the_same_elements_are_dropped_on_every_backend(backend):
         | {
             "KERAS_BACKEND": backend,
             "JAX_PLATFORMS": "cpu",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
         },
         capture_output=True,
         text=True,

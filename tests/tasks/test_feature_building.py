@@ -188,8 +188,8 @@ def test_texts_that_the_vocabulary_does_not_know(builder, logged):
     assert share == 2 / 12
     assert logged == [
         "WARNING: 17% of the tokens of training are unknown to the model's "
-        "vocabulary (first: a.tsv:7), which cannot tell them apart; start from "
-        "a model whose vocabulary knows the text: this one extended by "
+        "vocabulary (first: a.tsv:7), which cannot distinguish them; start "
+        "from a model whose vocabulary knows the text: this one extended by "
         "bin.extend_vocab, or another."
     ]
     logged.clear()

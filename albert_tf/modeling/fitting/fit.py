@@ -37,7 +37,7 @@ class FittableModel(CheckedSteps):
         ]
 
     def _labels(self) -> HeadLabels:
-        """Returns what finds the heads' labels and weights in a batch."""
+        """Returns the reader of the heads' labels and weights in a batch."""
         return HeadLabels(type(self).__name__, self.heads.values())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -14,7 +14,7 @@ from albert_tf.modeling.fitting.data import (
     weights_of_classes,
 )
 from albert_tf.modeling.heads.base import Head, LabelledOutput
-from albert_tf.modeling.inputs import checked_weights, in_range
+from albert_tf.modeling.inputs import finite, in_range
 from albert_tf.modeling.losses import broadcast_weights
 
 
@@ -57,8 +57,8 @@ class HeadLabels:
             if labelled.label in x:
                 labels[output] = x[labelled.label]
             if head.label_weights in x:
-                weights[output] = checked_weights(
-                    head.label_weights, x[head.label_weights]
+                weights[output] = finite(
+                    head.label_weights, x[head.label_weights], lowest=0
                 )
         if isinstance(y, Mapping):
             labels.update(self._by_output(y, "y"))
@@ -71,7 +71,7 @@ class HeadLabels:
         for output, value in sample_weights.items():
             if value is None:
                 continue
-            value = checked_weights("sample_weight", value)
+            value = finite("sample_weight", value, lowest=0)
             if output in weights and output in labels:
                 value = broadcast_weights(value, labels[output])
                 value *= broadcast_weights(weights[output], labels[output])
@@ -85,18 +85,19 @@ class HeadLabels:
         sample_weight: object,
         predicted: Mapping | None = None,
     ) -> tuple[dict, dict]:
-        """Returns labels and weights by output, all labels in range.
+        """Returns labels and weights by output, all in range and finite.
 
         Args:
             predicted: the model's outputs, for batches without `x`.
 
         Raises:
-            UserError: for a label that is missing or out of range.
+            UserError: for a label that is missing, out of range or no number.
         """
         labels, weights = self.of_batch(x, y, sample_weight)
         self.require_all(labels)
         for output, (head, labelled) in self.outputs.items():
             if labelled.num_classes is None:
+                labels[output] = finite(labelled.label, labels[output])
                 continue
             counted = None
             if output in weights:

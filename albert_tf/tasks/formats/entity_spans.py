@@ -159,7 +159,7 @@ def _entity(record: Record, text: str, value: Any) -> _Entity:
 
 
 def _invisible(words: Sequence[str]) -> str:
-    """Returns which word has a character that cannot be seen, or ""."""
+    """Returns a hint on the first word with an invisible character, or ""."""
     for word in words:
         if not word.isprintable():
             return f" (the word is {shown(word)}, with an invisible character)"

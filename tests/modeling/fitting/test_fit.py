@@ -516,6 +516,21 @@ def test_class_weights_that_cannot_be_used(classified):
             compiled(name).fit(batch, class_weight=CLASS_WEIGHT, verbose=0)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_numbers_to_learn_are_finite(value):
+    batch, labels = parted("AlbertForRegression")
+    (name,) = labels
+    labels[name] = np.array(labels[name])
+    labels[name][1] = value
+    model = compiled("AlbertForRegression")
+    for data in ((batch, labels), (dataset(batch, labels),)):
+        with pytest.raises(
+            (UserError, tf.errors.InvalidArgumentError), match="must be finite"
+        ):
+            model.fit(*data, verbose=0)
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())
+
+
 @pytest.mark.parametrize("run", [fitted, measured])
 def test_weights_that_cannot_be_used(classified, run):
     model, inputs, y, _ = classified

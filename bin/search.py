@@ -55,7 +55,8 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "input",
         None,
-        "A file with one question per line; - reads standard input.",
+        "A file with one question per line; - reads standard input. A blank "
+        "line has no passages.",
     )
     flags.DEFINE_string(
         "output",
@@ -157,15 +158,17 @@ def _questions() -> list[str]:
         else open_plain(FLAGS.input)
     ) as file:
         lines = decoded_lines(FLAGS.input, file, "a question on each line.")
-        questions = list(filter(None, map(str.strip, lines)))
-    require(bool(questions), f"{FLAGS.input} has no question.")
+        questions = list(map(str.strip, lines))
+    require(any(questions), f"{FLAGS.input} has no question.")
     return questions
 
 
 def _answer(index: Index) -> None:
     questions = _questions()
-    answers = index.search(questions, FLAGS.top_k, FLAGS.ranking)
-    rows = zip(questions, answers, strict=True)
+    asked = [question for question in questions if question]
+    answers = iter(index.search(asked, FLAGS.top_k, FLAGS.ranking))
+    # A blank line keeps its place, so that answers can be joined to lines.
+    rows = [(q, next(answers) if q else []) for q in questions]
     if FLAGS.output != "-":
         with (
             files.replacing(FLAGS.output) as file,

@@ -73,8 +73,9 @@ def test_a_file_of_questions_gives_lines_of_json_without_a_model(
     packed = (tmp_path / "answers.jsonl.gz").read_bytes()
     lines = gzip.decompress(packed).splitlines()
     assert piped.stdout.encode().splitlines() == lines
-    first, second = map(json.loads, lines)
+    first, blank, second = map(json.loads, lines)
     assert first["passages"][0]["document"] == "b.txt"
+    assert blank == {"query": "", "passages": []}
     assert second == {"query": "volcano", "passages": []}
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
     refused = run_program(*asked, f"--input={tmp_path}/latin.txt")

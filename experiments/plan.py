@@ -9,7 +9,7 @@ from albert_tf.config import PretrainConfig, override, require, to_dict
 from albert_tf.io import files
 from experiments.estimate import pretraining_flops
 from experiments.scales import Scale
-from experiments.tables import TEXTS, Row, Table
+from experiments.tables import RANDOM_SEGMENTS, TEXTS, Row, Table
 from experiments.units import Unit
 
 # The recipe search's shards.
@@ -19,8 +19,10 @@ _DUPE_FACTOR = 4
 _RECIPE = "encoder"
 # What changes with the step.
 _SCHEDULES = {"depth_schedule", "masking_schedule", "ngram_schedule"}
-# Measures that are evaluations on the held-out shards of an objective.
-OBJECTIVES = ("nsp", "sop")
+# The objectives of held-out pairs, by the measure that evaluates them.
+OBJECTIVES = {"nsp": "nsp", "sop": "sop"} | dict.fromkeys(
+    RANDOM_SEGMENTS, "nsp"
+)
 # Adaptation's learning rate by that of pretraining, and its new words by the
 # pieces of the vocabulary (docs/pretraining.md).
 _ADAPTATION_RATE = 2 / 3
@@ -203,11 +205,15 @@ class Planner:
 
     def _measure(self, name: str, model: Unit) -> Unit:
         text = self._domain() if name == "domain" else self._text()
-        objective = name if name in OBJECTIVES else "sop"
+        objective = OBJECTIVES.get(name, "sop")
         of_model = model.needs["shards"]
         vocabulary = of_model.needs["vocabulary"]
         length = of_model.settings["max_seq_length"]
         shards = self._shards(objective, text, vocabulary, length)
+        if name in RANDOM_SEGMENTS:
+            _, split = RANDOM_SEGMENTS[name]
+            settings = {"split": split}
+            shards = Unit("next_sentences", settings, {"shards": shards})
         needs = {"pretraining": model, "shards": shards}
         if name in OBJECTIVES:
             return Unit("evaluation", {}, needs)

@@ -12,7 +12,7 @@ from albert_tf.modeling.accounting import with_pretraining_heads
 from experiments.curves import Curve, curve
 from experiments.ledger import DIVERGED, Ledger
 from experiments.plan import Cell
-from experiments.tables import TEXTS, Claim, Row, Table
+from experiments.tables import RANDOM_SEGMENTS, TEXTS, Claim, Row, Table
 from experiments.units import Figures, Unit, pretraining_config
 
 MASKED_LM = "masked-LM accuracy"
@@ -71,7 +71,8 @@ def cell_scores(cell: Cell, ledger: Ledger) -> CellScores:
         scores = {MASKED_LM: accuracy, **_sentence_accuracy(evaluation)}
     for name, unit in cell.measures.items():
         found = ledger.figures(unit) or {}
-        scores |= _sentence_accuracy(found.get("evaluation", {}))
+        measured = _sentence_accuracy(found.get("evaluation", {}))
+        scores |= {f"{c}{_segments(name)}": s for c, s in measured.items()}
         if name in TEXTS:
             scores |= {f"{name} {WORDS[m]}": found[m] for m in WORDS if found}
     tasks, rates = {}, {}
@@ -94,6 +95,13 @@ def _sentence_accuracy(evaluation: Mapping[str, float]) -> dict[str, float]:
         for metric, (column, baseline) in OBJECTIVES.items()
         if metric in evaluation and evaluation.get(baseline) != 1.0
     }
+
+
+def _segments(measure: str) -> str:
+    """Returns what a column says of random segments; empty: nothing."""
+    if measure not in RANDOM_SEGMENTS:
+        return ""
+    return f" with {RANDOM_SEGMENTS[measure][0]}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,11 +247,11 @@ class TableResults:
         return found
 
     def _columns_of(self, claim: Claim) -> list[str]:
-        own = {f"{m.upper()} accuracy" for m in self.table.measures}
+        own = tuple(f"{m.upper()} accuracy" for m in self.table.measures)
         return [
             column
             for column in self.columns
-            if column not in own and _is_about(claim, column)
+            if not column.startswith(own) and _is_about(claim, column)
         ]
 
     def _reason(self, claim: Claim, column: str) -> str:

@@ -291,6 +291,17 @@ def _piece_errors(
     ]
 
 
+def _next_sentences(
+    unit: Unit, directory: Directory, processes: int
+) -> list[str]:
+    return [
+        "experiments.programs.next_sentences",
+        _output(directory(unit.needs["shards"])),
+        unit.settings["split"],
+        _output(directory(unit)),
+    ]
+
+
 def _measurement_figures(unit: Unit, directory: str) -> Figures:
     return read_json(os.path.join(directory, _MEASUREMENT))
 
@@ -299,6 +310,7 @@ KINDS: dict[str, Kind] = {
     "vocabulary": Kind(_vocabulary, _vocabulary_figures),
     "extension": Kind(_extension, _no_figures),
     "shards": Kind(_shards, _shards_figures),
+    "next_sentences": Kind(_next_sentences, _no_figures),
     "pretraining": Kind(_pretraining, _pretraining_figures),
     "piece_errors": Kind(_piece_errors, _no_figures),
     "peer": Kind(

@@ -111,9 +111,17 @@ def test_an_objective_is_that_of_the_shards():
         assert shards.settings["sentence_objective"] == objective
     measured = table["none", 1].measures
     assert {
-        name: unit.needs["shards"].settings["sentence_objective"]
-        for name, unit in measured.items()
+        name: measured[name].needs["shards"].settings["sentence_objective"]
+        for name in ("nsp", "sop")
     } == {"nsp": "nsp", "sop": "sop"}
+
+
+def test_next_sentences_are_told_from_segments_of_either_split():
+    measured = cells("objective")["SOP", 1].measures
+    for name, split in (("nsp_training", "train"), ("nsp_held_out", "eval")):
+        pairs = measured[name].needs["shards"]
+        assert pairs.settings == {"split": split}
+        assert pairs.needs["shards"] == measured["nsp"].needs["shards"]
 
 
 def test_arithmetic_follows_the_schedules():

@@ -444,7 +444,7 @@ def test_losses_of_different_vocabularies_are_not_compared(adapted):
     assert columns == ["domain word accuracy", "domain SOP accuracy"]
 
 
-def test_an_objective_whose_text_has_one_label_is_not_measured(tmp_path):
+def test_an_objective_is_measured_where_the_text_has_both_labels(tmp_path):
     ledger = Ledger(str(tmp_path))
     cells = PLANNER.cells(TABLES["objective"], [1])
     for cell in cells:
@@ -464,9 +464,21 @@ def test_an_objective_whose_text_has_one_label_is_not_measured(tmp_path):
                     "majority_order_accuracy": 0.51,
                 },
             ),
+            (
+                "nsp_held_out",
+                {
+                    "next_sentence_accuracy": 0.8,
+                    "majority_next_sentence_accuracy": 0.51,
+                },
+            ),
         ):
             figures = {"evaluation": evaluation}
             ledger.record(cell.measures[name], FINISHED, figures, 2.0)
     results = TableResults(TABLES["objective"], cells, ledger)
     assert "SOP accuracy" in results.columns
     assert "NSP accuracy" not in results.columns
+    own = "NSP accuracy with held-out segments"
+    assert results.values("SOP", own) == [0.8]
+    # Rows that differ in their objective are not compared by it.
+    compared = {finding.column for finding in results.findings()}
+    assert compared == {"masked-LM accuracy"}

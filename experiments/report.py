@@ -216,12 +216,14 @@ def _numbers(results: TableResults) -> Table:
     relative = [RELATIVE_THROUGHPUT] * bool(results.table.throughput_unit)
     if results.table.trained:
         named = [f"{c} {results.metric(c)}".rstrip() for c in columns]
-        header += ["sequences per second", *relative, *named, "seeds"]
+        rates = ["minutes", "sequences per second", *relative]
+        header += [*rates, *named, "seeds"]
     content = []
     for row in results.rows:
         content.append([row.name, f"{results.parameters(row.name):,}"])
         if results.table.trained:
             content[-1] += [
+                _minutes(results.minutes(row.name)),
                 _rate(results.pretraining(row.name)),
                 *(_relative_rate(results, row.name) for _ in relative),
                 *(_median(results.values(row.name, c), c) for c in columns),
@@ -230,9 +232,19 @@ def _numbers(results: TableResults) -> Table:
     baselines = [results.baseline(column) for column in columns]
     if any(baselines):
         scores = [_median([b] if b else [], "") for b in baselines]
-        first = ["TF-IDF with a linear model", "", "", *("" for _ in relative)]
-        content.append([*first, *scores, ""])
-    return Table(header, content, "As measured.")
+        empty = [""] * (len(header) - len(scores) - 2)
+        content.append(["TF-IDF with a linear model", *empty, *scores, ""])
+    return Table(header, content, _measured(results))
+
+
+def _measured(results: TableResults) -> str:
+    if not results.table.trained:
+        return "As measured."
+    return (
+        "As measured; minutes are those of pretraining, medians, beside other "
+        "work (empty: the jobs were killed, and their last parts alone are "
+        "recorded)."
+    )
 
 
 def _rates_of_tasks(results: TableResults) -> list[Part]:
@@ -250,6 +262,10 @@ def _rates_of_tasks(results: TableResults) -> list[Part]:
                 )
             )
     return parts
+
+
+def _minutes(found: Sequence[float]) -> str:
+    return f"{np.median(found):.0f}" if found else ""
 
 
 def _rate(found: Sequence[Figures]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from albert_tf.modeling.accounting import with_pretraining_heads
 from experiments.curves import Curve, curve
-from experiments.ledger import DIVERGED, Ledger
+from experiments.ledger import DIVERGED, FINISHED, Ledger
 from experiments.plan import Cell
 from experiments.tables import RANDOM_SEGMENTS, TEXTS, Claim, Row, Table
 from experiments.units import Figures, Unit, pretraining_config
@@ -35,6 +35,9 @@ WORDS = {
 TASKS = "mean of the tasks"
 # How far a model that has learned is above copying and guessing.
 LEARNED_MARGIN = 0.05
+# Recorded seconds of a whole pretraining, over those that its sequences take at
+# its median rate; less is the last part of one that was killed.
+_WHOLE = 0.8
 # A tenth of the masked tokens stays what it was (paper, section 4.1).
 _KEPT = 0.1
 _MASKED = 0.8
@@ -194,6 +197,19 @@ class TableResults:
     def pretraining(self, name: str) -> list[Figures]:
         """Returns the figures of a row's pretraining, seed by seed."""
         return self._figures(name, lambda cell: cell.pretraining)
+
+    def minutes(self, name: str) -> list[float]:
+        """Returns how long a row's pretraining took, of seeds not killed."""
+        found = []
+        for cell in self.cells:
+            entry = self.ledger.entry(cell.pretraining)
+            if cell.row.name == name and entry and entry["status"] == FINISHED:
+                training = pretraining_config(cell.pretraining).training
+                sequences = training.num_train_steps * training.train_batch_size
+                rate = entry["figures"]["sequences_per_second"]
+                if entry["seconds"] > _WHOLE * sequences / rate:
+                    found.append(entry["seconds"] / 60)
+        return found
 
     def curves(self, name: str) -> dict[int, Curve]:
         """Returns the curve of a row's pretraining by seed."""

@@ -27,7 +27,7 @@ ACCURACY = {
 }
 
 
-def record_pretraining(ledger, cell, accuracy, rate=100.0):
+def record_pretraining(ledger, cell, accuracy, rate=100.0, seconds=1000.0):
     ledger.record(
         cell.pretraining,
         FINISHED,
@@ -47,7 +47,7 @@ def record_pretraining(ledger, cell, accuracy, rate=100.0):
             ],
             "sequences_per_second": rate,
         },
-        60.0,
+        seconds,
     )
 
 
@@ -193,6 +193,32 @@ def test_rates_of_training_are_in_relation_to_the_unit_of_a_table(tmp_path):
     assert published == "| ALBERT xxlarge | 235 | 0.3 |"
 
 
+def test_minutes_leave_out_what_was_killed(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    cells = PLANNER.cells(TABLES["groups"], [1, 2, 3])
+    # 96,000 sequences take 960 seconds at a rate of 100.
+    seconds = {"groups=1": [960, 1020, 300], "groups=2": [300, 600, 60]}
+    for cell in cells:
+        for took in seconds.get(cell.row.name, [])[cell.seed - 1 : cell.seed]:
+            record_pretraining(ledger, cell, 0.3, seconds=took)
+    results = TableResults(TABLES["groups"], cells, ledger)
+    assert results.minutes("groups=1") == [16, 17]
+    text = to_markdown(
+        report({"groups": results}, "Scale.", ledger), lambda name, png: name
+    )
+    starts = [
+        [part.strip() for part in line.split("|")[1:5]]
+        for line in text.splitlines()
+        if line.startswith(("| row | param", "| groups="))
+    ]
+    assert [start[2:] for start in starts] == [
+        ["minutes", "sequences per second"],
+        ["16", "100"],
+        ["", "100"],
+        ["", ""],
+    ]
+
+
 def test_a_task_has_its_metric_and_the_score_of_a_linear_model(
     results, tmp_path
 ):
@@ -226,8 +252,8 @@ def test_hours_are_those_of_the_reported_tables(results, tmp_path):
     results.ledger.record(other.pretraining, FINISHED, {}, 36e6)
     text = to_markdown(page_of(results, tmp_path), lambda name, png: name)
     (line,) = (x for x in text.splitlines() if x.startswith("Computed on "))
-    # 23 models of 90 seconds, and one that diverged after 5.
-    assert f": {(23 * 90 + 5) / 3600:.1f} hours of a core in all" in line
+    # 23 models of 1,030 seconds, and one that diverged after 5.
+    assert f": {(23 * 1030 + 5) / 3600:.1f} hours of a core in all" in line
     assert "rates are no measurement" in line
     assert "a job that was killed only the last part counts" in line
     assert "without correction for the number of claims" in text

@@ -11,7 +11,8 @@ from albert_tf.training.depth_schedule import DepthSchedule
 HARDWARE = {
     "8 H100": 8 * 989e12,
     "TPU v5e-256": 256 * 197e12,
-    "TPU v3-512": 512 * 61.5e12,
+    # Named by its cores, of which a chip has two.
+    "TPU v3-512": 256 * 123e12,
 }
 # The share of it that a training step reaches; `base`, 64 x 512 tokens, has
 # 37 % on an H200 (docs/performance.md).

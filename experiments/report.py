@@ -145,15 +145,33 @@ def report(
             Paragraph(
                 "Measured scores are medians over the seeds in per cent, with "
                 "the range in brackets. A model whose masked-LM accuracy is "
-                f"less than {LEARNED_MARGIN:.0%} above copying and guessing is "
-                "counted as not comparable. A claim is tested by its "
-                "difference in each seed (one-sided t-test): it shows where "
-                f"p is below {_SIGNIFICANT}, without correction for the number "
-                "of claims. All seeds share the held-out text, a twentieth of "
-                "the documents, which of few files may be a single one."
+                f"less than {100 * LEARNED_MARGIN:.0f} points above copying "
+                "and guessing is counted as not comparable. A claim is tested "
+                "by its difference in each seed (one-sided t-test): it shows "
+                f"where p is below {_SIGNIFICANT}, and its opposite where p is "
+                f"above {1 - _SIGNIFICANT}, without correction for the number "
+                f"of claims{_expected_by_chance(results)}. All seeds share the "
+                "held-out text, a twentieth of the documents, which of few "
+                "files may be a single one."
             ),
         ],
         [_section(name, found, place) for name, found in results.items()],
+    )
+
+
+def _expected_by_chance(results: Mapping[str, TableResults]) -> str:
+    """Returns how many verdicts chance alone gives; empty: none has a p."""
+    number = sum(
+        not math.isnan(finding.p_value) and not finding.problem
+        for found in results.values()
+        for finding in found.findings()
+    )
+    if not number:
+        return ""
+    expected = 2 * _SIGNIFICANT * number
+    return (
+        f" ({number} have a p; of as many without any effect {expected:.1f} "
+        "would show, or their opposites)"
     )
 
 

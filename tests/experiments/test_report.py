@@ -256,7 +256,22 @@ def test_hours_are_those_of_the_reported_tables(results, tmp_path):
     assert f": {(23 * 1030 + 5) / 3600:.1f} hours of a core in all" in line
     assert "rates are no measurement" in line
     assert "a job that was killed only the last part counts" in line
-    assert "without correction for the number of claims" in text
+
+
+def test_verdicts_are_beside_those_that_chance_gives(results, tmp_path):
+    text = to_markdown(page_of(results, tmp_path), lambda name, png: name)
+    tested = [
+        found
+        for found in results.findings()
+        if found.p_value == found.p_value and not found.problem
+    ]
+    assert len(tested) > 3
+    assert (
+        f"without correction for the number of claims ({len(tested)} have a p; "
+        f"of as many without any effect {0.1 * len(tested):.1f} would show, "
+        "or their opposites)"
+    ) in text
+    assert "less than 5 points above copying and guessing" in text
 
 
 def test_one_seed_has_no_p_value():

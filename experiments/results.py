@@ -168,12 +168,13 @@ class TableResults:
 
     @functools.cached_property
     def columns(self) -> list[str]:
-        """All columns that were measured; the mean of several tasks last."""
+        """All columns that were measured: of tasks, and their mean, last."""
         found = {c: None for cell in self.scores.values() for c in cell.scores}
-        several = max((len(cell.tasks) for cell in self.cells), default=0) > 1
-        return [c for c in found if c != TASKS] + [TASKS] * (
-            TASKS in found and several
-        )
+        tasks = {title: None for cell in self.cells for title in cell.tasks}
+        if len(tasks) > 1:
+            tasks[TASKS] = None
+        others = [c for c in found if c not in tasks and c != TASKS]
+        return others + [title for title in tasks if title in found]
 
     def parameters(self, name: str) -> int:
         """Returns the weights of a row's encoder."""

@@ -197,9 +197,10 @@ def _circumstances(ledger: Ledger, units: Container[str]) -> str:
     hours = sum(entry["seconds"] for entry in entries) / 3600
     versions = entries[-1]["versions"].items()
     return (
-        f"Computed on {_computers(ledger)}, beside other work, so that rates "
-        f"are no measurement: {hours:.1f} hours of a core in all, in which of "
-        "a job that was killed only the last part counts. Versions: "
+        f"Computed on {_computers(ledger)}, beside other work, so that "
+        "minutes and rates are no measurement: "
+        f"{hours:.1f} hours of a core in all, in which of a job that was "
+        "killed only the last part counts. Versions: "
         f"{', '.join(f'{name} {version}' for name, version in versions)}."
     )
 
@@ -231,27 +232,35 @@ def _section(name: str, results: TableResults, place: str) -> Section:
 def _numbers(results: TableResults) -> Table:
     columns = results.columns
     header = ["row", "parameters"]
-    relative = [RELATIVE_THROUGHPUT] * bool(results.table.throughput_unit)
+    has_rates = bool(results.table.throughput_unit)
     if results.table.trained:
         named = [f"{c} {results.metric(c)}".rstrip() for c in columns]
-        rates = ["minutes", "sequences per second", *relative]
-        header += [*rates, *named, "seeds"]
+        rates = ["sequences per second", RELATIVE_THROUGHPUT] * has_rates
+        # The scores mean little without the seeds, and a page is not as wide.
+        header = ["row", "seeds", "parameters", "minutes", *rates, *named]
     content = []
     for row in results.rows:
-        content.append([row.name, f"{results.parameters(row.name):,}"])
-        if results.table.trained:
-            content[-1] += [
+        parameters = f"{results.parameters(row.name):,}"
+        if not results.table.trained:
+            content.append([row.name, parameters])
+            continue
+        speeds = [
+            _rate(results.pretraining(row.name)),
+            _relative_rate(results, row.name),
+        ]
+        content.append(
+            [
+                *(row.name, _state(results, row.name), parameters),
                 _minutes(results.minutes(row.name)),
-                _rate(results.pretraining(row.name)),
-                *(_relative_rate(results, row.name) for _ in relative),
+                *speeds * has_rates,
                 *(_median(results.values(row.name, c), c) for c in columns),
-                _state(results, row.name),
             ]
+        )
     baselines = [results.baseline(column) for column in columns]
     if any(baselines):
         scores = [_median([b] if b else [], "") for b in baselines]
-        empty = [""] * (len(header) - len(scores) - 2)
-        content.append(["TF-IDF with a linear model", *empty, *scores, ""])
+        empty = [""] * (len(header) - len(scores) - 1)
+        content.append(["TF-IDF with a linear model", *empty, *scores])
     return Table(header, content, _measured(results))
 
 

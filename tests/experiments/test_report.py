@@ -207,15 +207,15 @@ def test_minutes_leave_out_what_was_killed(tmp_path):
         report({"groups": results}, "Scale.", ledger), lambda name, png: name
     )
     starts = [
-        [part.strip() for part in line.split("|")[1:5]]
+        [part.strip() for part in line.split("|")[2:6]]
         for line in text.splitlines()
-        if line.startswith(("| row | param", "| groups="))
+        if line.startswith(("| row | seeds", "| groups="))
     ]
-    assert [start[2:] for start in starts] == [
-        ["minutes", "sequences per second"],
-        ["16", "100"],
-        ["", "100"],
-        ["", ""],
+    assert starts == [
+        ["seeds", "parameters", "minutes", "masked-LM accuracy"],
+        ["3 of 3", "477,184", "16", "30.0 (30.0–30.0)"],
+        ["3 of 3", "675,456", "", "30.0 (30.0–30.0)"],
+        ["0 of 3", "1,072,000", "", ""],
     ]
 
 
@@ -223,7 +223,7 @@ def test_a_task_has_its_metric_and_the_score_of_a_linear_model(
     results, tmp_path
 ):
     text = to_markdown(page_of(results, tmp_path), lambda name, png: name)
-    assert " | MRPC f1 | " in text
+    assert " | MRPC f1 |" in text
     (line,) = (x for x in text.splitlines() if x.startswith("| TF-IDF with"))
     assert "| 77.7 |" in line
     assert "The rates of fine-tuning on MRPC differ, and claims are" in text
@@ -308,11 +308,12 @@ def test_a_row_has_its_median_range_and_what_befell_it(results, tmp_path):
         x for x in text.splitlines() if x.startswith("| shared-FFN E=128 |")
     )
     assert f"| {100 * middle:.1f} ({100 * low:.1f}–{100 * high:.1f}) |" in line
-    assert line.endswith("| 3 of 3 |")
+    assert line.startswith("| shared-FFN E=128 | 3 of 3 |")
     (line, *_) = (
         x for x in text.splitlines() if x.startswith("| shared-FFN E=768 |")
     )
-    assert line.endswith("| 2 of 3, 1 diverged, 1 not comparable |")
+    state = "2 of 3, 1 diverged, 1 not comparable"
+    assert line.startswith(f"| shared-FFN E=768 | {state} |")
     assert "| all-shared E=768 | 31 | 88.6 | 81.5 | 79.2 |" in text
     assert "a dot for each seed. Hatched: not comparable." in text
     assert sorted(saved) == [

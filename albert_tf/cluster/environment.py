@@ -1,4 +1,7 @@
-"""Versions, hardware and GPUs of this machine."""
+"""Versions, hardware and GPUs of this machine.
+
+TensorFlow is loaded only to list its devices.
+"""
 
 import contextlib
 import os
@@ -6,8 +9,10 @@ import platform
 import subprocess
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import tensorflow as tf
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _PACKAGES = (
     "albert-tf",
@@ -94,6 +99,8 @@ def cpu_model() -> str:
 
 def environment() -> dict[str, str]:
     """Returns versions, system and hardware, by name."""
+    import tensorflow as tf
+
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -117,7 +124,9 @@ def describe_environment() -> str:
     return "\n".join(["| | |", "|---|---|", *lines])
 
 
-def _device(device: tf.config.PhysicalDevice) -> str:
+def _device(device: "tf.config.PhysicalDevice") -> str:
+    import tensorflow as tf
+
     details = tf.config.experimental.get_device_details(device)
     kind = details.get("device_name", device.device_type)
     return f"{kind} ({device.name.removeprefix('/physical_device:')})"

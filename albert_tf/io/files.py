@@ -15,6 +15,7 @@ import re
 import shutil
 import struct
 import sys
+import tempfile
 import uuid
 import zipfile
 import zlib
@@ -33,6 +34,7 @@ from errno import (
 from typing import IO, Any
 
 from albert_tf.io import object_stores
+from albert_tf.io.error_stream import stderr_to
 from albert_tf.io.tensorflow_messages import reason_of
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -263,11 +265,18 @@ def _either(local: Callable[[Path], Any], remote: str, path: Path) -> Any:
         return getattr(gfile, remote)(path)
 
 
+@functools.cache
+def _tensorflow() -> Any:
+    """Returns TensorFlow, imported without its start-up log."""
+    with tempfile.TemporaryFile() as captured, stderr_to(captured):
+        import tensorflow as tf
+    return tf
+
+
 @contextlib.contextmanager
 def _gfile(path: Path) -> Iterator[Any]:
     """Yields tf.io.gfile or an ObjectStore; errors are raised as OSError."""
-    import tensorflow as tf
-
+    tf = _tensorflow()
     scheme = os.fspath(path).partition("://")[0]
     if scheme not in tf.io.gfile.get_registered_schemes():
         with object_stores.os_errors(os.fspath(path)):

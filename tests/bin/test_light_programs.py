@@ -1,4 +1,4 @@
-"""Programs answer --helpshort at once, and train_vocab needs no TensorFlow."""
+"""Programs answer --helpshort at once, and some need no TensorFlow."""
 
 import json
 import subprocess
@@ -63,3 +63,38 @@ def test_a_vocabulary_is_trained_without_tensorflow(tmp_path, sentences):
     ends, output = run([["train_vocab", *flags, "--vocab_size=200"]])
     assert ends == {"train_vocab": "None []"}, output
     assert (tmp_path / "vocab" / "spiece.model").is_file()
+
+
+def test_shards_of_a_task_are_built_without_tensorflow(
+    tmp_path, tiny_directory
+):
+    rows = [f"bada {n}\t{n % 2}\n" for n in range(20)]
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.tsv").write_text(f"text\tlabel\n{''.join(rows)}")
+    flags = [
+        "--task=classification",
+        f"--data_dir={tmp_path}",
+        f"--tokenizer={tiny_directory}",
+        f"--output_dir={tmp_path}/shards",
+        "--max_seq_length=16",
+    ]
+    ends, output = run([["build_finetuning_data", *flags]])
+    assert ends == {"build_finetuning_data": "None []"}, output
+    assert (tmp_path / "shards" / "metadata.json").is_file()
+
+
+@pytest.mark.slow
+def test_what_reads_a_bucket_is_silent_about_tensorflow():
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "bin.baseline"),
+            *("--task=classification", "--data_dir=ram://none"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "baseline: ram://none does not exist, or is an empty directory.\n"
+    )

@@ -72,7 +72,8 @@ def define_flags() -> None:
         "separates the two texts of a pair, where the model's task has pairs); "
         "answer, a question and after a tab its paragraph; tag, a tag for each "
         "word; choose, a text and its choices, all separated by tabs. Default: "
-        "the one that the model was fine-tuned for.",
+        "the one that the model was fine-tuned for; embed, where it has "
+        "nothing but vectors, as after bin.train_embeddings.",
     )
     flags.DEFINE_string("model_dir", None, command_line.MODEL_HELP)
     flags.DEFINE_string(
@@ -275,6 +276,7 @@ def _set_mode() -> "BasePredictor":
     command_line.load_tensorflow()
     predictor = _predictor()
     own, _ = fine_tuned_for(predictor)
+    own = own or ("embed" if predictor.only_embeds else "")
     others = [name for name, mode in MODES.items() if not mode.kinds]
     require(
         bool(own),

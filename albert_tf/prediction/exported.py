@@ -16,8 +16,8 @@ _VECTORS = {
     "mean": "mean_output",
     "mean_max": "mean_max_output",
 }
-# The signature for pairs of a pretrained model.
-_ORDER = "sentence_order"
+# The signatures of a pretrained model, for texts with masks and for pairs.
+_MASKS, _ORDER = "fill_mask", "sentence_order"
 
 
 class ExportedPredictor(BasePredictor):
@@ -58,6 +58,15 @@ class ExportedPredictor(BasePredictor):
         default = next(iter(self._exported.signatures.values()))
         return "text_pair" in default.inputs
 
+    @property
+    def only_embeds(self) -> bool:
+        """Whether the export has nothing but vectors of texts."""
+        others = {_MASKS, _ORDER}
+        default = next(iter(self._exported.signatures.values()))
+        return _VECTORS["first"] in default.outputs and others.isdisjoint(
+            self._exported.signatures
+        )
+
     def predicts(self, kind: Kind) -> bool:
         """Returns whether the model predicts for examples of a kind."""
         return kind.exported is not None and self._has(*kind.exported)
@@ -95,8 +104,8 @@ class ExportedPredictor(BasePredictor):
         )
 
     def _check_fill_mask(self, top_k: int) -> None:
-        self._require("fill_mask", "pieces", "Export the pretrained model.")
-        most = self._exported.signatures["fill_mask"].outputs["pieces"].shape[2]
+        self._require(_MASKS, "pieces", "Export the pretrained model.")
+        most = self._exported.signatures[_MASKS].outputs["pieces"].shape[2]
         require(
             most is None or top_k <= most,
             f"top_k={top_k}: expected at most {most}, which the export "
@@ -118,7 +127,7 @@ class ExportedPredictor(BasePredictor):
     def _masks(
         self, batch: list[str], top_k: int
     ) -> Iterator[list[list[tuple[str, float]]]]:
-        found = self._call("fill_mask", text=batch)
+        found = self._call(_MASKS, text=batch)
         pieces, values = found["pieces"], found["probabilities"]
         for of_text, numbers in zip(pieces, values, strict=True):
             yield [

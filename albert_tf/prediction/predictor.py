@@ -270,6 +270,11 @@ class BasePredictor(abc.ABC):
         """The kind of the task that the model was fine-tuned for, if known."""
         return None
 
+    @property
+    @abc.abstractmethod
+    def only_embeds(self) -> bool:
+        """Whether the model has nothing but vectors of texts."""
+
     @abc.abstractmethod
     def predicts(self, kind: Kind) -> bool:
         """Returns whether the model predicts for examples of a kind."""
@@ -378,6 +383,12 @@ class Predictor(BasePredictor):
         """The kind of the task that the model was fine-tuned for, if known."""
         task = TASKS.get(self.loaded.task.task) if self.loaded.task else None
         return task.kind if task and self.predicts(task.kind) else None
+
+    @property
+    def only_embeds(self) -> bool:
+        """Whether the model has nothing but vectors of texts."""
+        names = {SentenceEmbeddingHead.head_name}
+        return names.issuperset(self.loaded.model.head_names)
 
     def predicts(self, kind: Kind) -> bool:
         """Returns whether the model predicts for examples of a kind."""

@@ -163,6 +163,17 @@ def test_the_mode_is_that_of_the_model(model_dir, predict):
     assert "give --mode, one of fill-mask, sentence-order, embed." in done.error
 
 
+def test_a_model_of_embeddings_embeds(model_dir, predict):
+    directory = model_dir("sentence_embedding", None)
+    _, written = predict("embed", directory, ["the", "of and"])
+    done = run_program(
+        "predict", f"--model_dir={directory}", "--text=the", "--text=of and"
+    )
+    assert done.error == ""
+    assert done.stdout.splitlines() == written
+    assert "mean_max_embedding" in json.loads(written[0])
+
+
 @pytest.mark.parametrize("separator", ["", "|"])
 def test_any_number_of_labels(model_dir, predict, tmp_path, separator):
     directory = shutil.copytree(

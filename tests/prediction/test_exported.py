@@ -134,6 +134,21 @@ def test_masks_and_vectors_are_those_of_the_model_directory(predictors):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("sentence_embedding", True),
+        ("pretraining", False),
+        ("classification", False),
+        ("multiple_choice", False),
+    ],
+)
+def test_models_of_embeddings_are_known(predictors, head, expected):
+    ours, exported = predictors(head)
+    assert (ours.only_embeds, exported.only_embeds) == (expected, expected)
+
+
+@pytest.mark.slow
 def test_kinds_that_exports_have_no_signature_for(predictors):
     class Riddles(Spans):
         name = "riddles"

@@ -54,8 +54,9 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "split",
         None,
-        "Examples to evaluate. Default: those that fine-tuning evaluates (dev; "
-        "MNLI's mismatched ones too; shards: eval).",
+        "Examples to evaluate. Default: those that the model's fine-tuning "
+        "evaluated (dev; MNLI's mismatched ones too; of a fold what it held "
+        "out; shards: eval).",
     )
     flags.DEFINE_string(
         "output_dir", None, "Directory for metrics.json and prediction files."
@@ -107,9 +108,12 @@ def _evaluate() -> None:
     else:
         _refuse(_OF_PRETRAINING, f"is for --task={_PRETRAINING}")
         task = tasks.chosen(FLAGS.model_dir[0])
-        splits = {"": FLAGS.split} if FLAGS.split else dict(task.evaluated)
+        splits = {"": FLAGS.split} if FLAGS.split else task.evaluated
         _check_flags(task, set(splits.values()))
         command_line.load_tensorflow()
+        if not FLAGS.split:
+            task = tasks.divided_as_in_training(task, FLAGS.model_dir)
+            splits = task.evaluated
         metrics = {}
         for ending, split in splits.items():
             metrics |= _evaluate_task(task, split, ending)

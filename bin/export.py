@@ -80,6 +80,7 @@ def main() -> None:
         origin["commit"] = commit
     loaded = PRECISIONS[FLAGS.precision].load(FLAGS.model_dir)
     if task:
+        task = tasks.divided_as_in_training(task, [FLAGS.model_dir])
         columns = {
             precision: _metrics(task, precision)
             for precision in dict.fromkeys(("float32", FLAGS.precision))

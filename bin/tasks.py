@@ -1,11 +1,13 @@
 """The flags that choose a task."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from absl import flags
 
 from albert_tf.config import require
+from albert_tf.rundir import recorded_division
+from albert_tf.rundir.recorded_division import RecordedDivision
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import (
@@ -184,6 +186,17 @@ def _chosen() -> Task:
             f"{_CUSTOM}); the files of {FLAGS.task} have their own form.",
         )
     return TASKS[FLAGS.task]
+
+
+def divided_as_in_training(task: Task, model_dirs: Sequence[str]) -> Task:
+    """Returns the task with the dev examples that models' runs held out.
+
+    A fold's, too, where --data_dir has a dev file (`recorded_division`).
+    """
+    divisions = [RecordedDivision.of_model(path) for path in model_dirs]
+    return recorded_division.divided_as_in_training(
+        task, divisions, FLAGS.data_dir, print
+    )
 
 
 def chosen_if_any(model_dir: str = "") -> Task | None:

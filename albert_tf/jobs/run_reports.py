@@ -67,7 +67,7 @@ def finetuning_report(
         task = folded(task, **division)
     else:
         recorded_division = RecordedDivision.of_run(run_dir, recorded)
-        task = divided_as_in_training(task, [recorded_division], data_dir)
+        task = divided_as_in_training(task, [recorded_division], data_dir, log)
     examples = read_examples(task, data_dir, log)
     _check_data(recorded, examples, data_dir)
     loaded = load_model_directory(run_dir)

@@ -17,6 +17,7 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.rundir.recorded_division import (
     RecordedDivision,
     divided_as_in_training,
+    learned_examples,
 )
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder
@@ -125,21 +126,21 @@ def evaluate_task(
     """Returns the evaluation of models on a split; several are an ensemble.
 
     The scores of an ensemble are the mean of its members' scores. `load`
-    returns the model in a directory. Examples are held out as they were in
-    training, where its run recorded that and no argument names them; of
-    others that a model was trained on, their number is logged, and where the
-    data are others than those of its run.
+    returns the model in a directory. Dev examples without a file are held out
+    as they were in training, where its run recorded that and the task does not
+    say how; of others that a model was trained on, their number is logged, and
+    where the data are others than those of its run.
 
     Raises:
         UserError: when a model is of another kind than the task, models have
-            different labels, or an example has a label that they do not know.
+            different labels, or held out different dev examples without a
+            file, or an example has a label that they do not know.
     """
     divisions = [RecordedDivision.of_model(path) for path in model_dirs]
-    task = divided_as_in_training(task, divisions, data_dir)
+    task = divided_as_in_training(task, divisions, data_dir, log, split)
     examples = task.read(data_dir, split, log)
-    for division in divisions:
-        if warning := division.warning(task, examples, split, data_dir):
-            log(warning)
+    for line in learned_examples(divisions, task, examples, split, data_dir):
+        log(line)
     labelled = _are_labelled(task, examples)
     scored: list[ScoredExamples] = []
     labels = list(task.labels)

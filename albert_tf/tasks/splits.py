@@ -102,15 +102,14 @@ class HeldOut:
             return None
         return self.split.describe()
 
+    @property
+    def is_by_flags(self) -> bool:
+        """Whether flags say how examples are divided."""
+        return self.split != WITHOUT_FLAGS
+
     def leaves_open(self, data_dir: str) -> bool:
         """Returns whether neither flags nor files tell the dev examples."""
-        return self.split == WITHOUT_FLAGS and not self.reader.has(
-            data_dir, DEV
-        )
-
-    def divided_as(self, division: Mapping[str, Any]) -> "HeldOut":
-        """Returns a reader that divides as `division` has recorded it."""
-        return dataclasses.replace(self, split=Split(**division))
+        return not (self.is_by_flags or self.reader.has(data_dir, DEV))
 
     def read(self, data_dir: str, split: str, log: Log) -> Sequence[Any]:
         """Returns the examples of a split; see `Reader`.
@@ -152,9 +151,11 @@ class HeldOut:
         self, data_dir: str, dev: Sequence[Any], total: int, log: Log
     ) -> None:
         labels = collections.Counter(map(_label, dev))
+        fold = f"fold {self.split.fold}, " if self.split.folds else ""
         line = (
             f"{data_dir}: {len(dev)} of {total} examples are held out as dev "
-            f"({_shown(self.split.describe())}; equal texts are on one side"
+            f"({fold}{_shown(self.split.describe())}; equal texts are on one "
+            "side"
         )
         if self.labelled and len(labels) > 1:
             counts = [f"{name} {n}" for name, n in sorted(labels.items())]
@@ -162,14 +163,18 @@ class HeldOut:
         log(f"{line}).")
 
 
-def folded(task: Task, folds: int, fold: int, seed: int) -> Task:
-    """Returns a task whose dev examples are a fold of the training ones."""
+def divided_as(task: Task, division: Mapping[str, Any]) -> Task:
+    """Returns a task whose dev examples are held out as a run recorded it."""
     reader = task.reader
     if isinstance(reader, HeldOut):
         reader = reader.reader
-    split = Split(None, seed, folds, fold)
-    held_out = HeldOut(reader, split, task.kind.labelled)
+    held_out = HeldOut(reader, Split(**division), task.kind.labelled)
     return dataclasses.replace(task, reader=held_out, evaluated={"": DEV})
+
+
+def folded(task: Task, folds: int, fold: int, seed: int) -> Task:
+    """Returns a task whose dev examples are a fold of the training ones."""
+    return divided_as(task, {"folds": folds, "fold": fold, "seed": seed})
 
 
 def divided(

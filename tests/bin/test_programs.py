@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import zipfile
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -26,14 +27,17 @@ from albert_tf.config import (
     to_dict,
 )
 from albert_tf.interchange import model_directory
+from albert_tf.interchange.export import exported_weights
 from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.jobs import task_evaluation
 from albert_tf.jobs.task_evaluation import TaskEvaluation
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.tasks.examples import Example
+from albert_tf.tasks.feature_building import examples_digest
 from albert_tf.tasks.kinds.base import Prediction, ScoredExamples
 from albert_tf.tasks.recipes import RECIPES, with_recipe
+from albert_tf.tasks.splits import folded
 from bin import command_line, evaluate, finetune, tasks
 from data_prep.pretraining import pretraining_data
 
@@ -402,6 +406,52 @@ def test_the_task_of_a_model(monkeypatch, record, flags, expected):
         assert expected in done.error
     else:
         assert found == [expected]
+
+
+@pytest.mark.parametrize(
+    ("program_name", "flags", "number"),
+    [
+        ("evaluate", [], 10),
+        ("evaluate", ["--split=dev"], 4),
+        ("export", ["--export_dir=b"], 10),
+    ],
+)
+def test_a_fold_is_evaluated_on_what_its_run_held_out(
+    monkeypatch, tmp_path, program_name, flags, number
+):
+    train, dev = (
+        [f"{name} {n}\t{n % 2}" for n in range(number_of_rows)]
+        for name, number_of_rows in (("train", 30), ("dev", 4))
+    )
+    write_task(tmp_path, train, dev)
+    task = folded(CLASSIFICATION, 3, 2, 0)
+    held_out = task.read(str(tmp_path), "dev", str)
+    recorded = {
+        "job": "finetune",
+        "held_out": task.division(str(tmp_path)),
+        "dev_examples": [examples_digest(held_out)],
+    }
+    (tmp_path / "config.json").write_text(json.dumps(recorded))
+    found = []
+
+    def evaluate_task(model_dirs, task, data_dir, *, split, **_):
+        found.append(len(task.read(data_dir, split)))
+        raise UserError("enough")
+
+    monkeypatch.setattr(task_evaluation, "evaluate_task", evaluate_task)
+    monkeypatch.setattr(
+        exported_weights, "PRECISIONS", {"float32": mock.MagicMock()}
+    )
+    done = run_program(
+        program_name,
+        "--task=classification",
+        f"--data_dir={tmp_path}",
+        f"--model_dir={tmp_path}",
+        *flags,
+    )
+    assert done.error == f"{program_name}: enough"
+    assert found == [number]
+    assert ("fold 2, --folds=3" in done.stdout) == (number == 10)
 
 
 def test_the_threshold_of_predictions_is_among_the_metrics(

@@ -44,6 +44,19 @@ def test_labels_are_those_that_occur():
         KIND.labels(EXAMPLES[1:])
 
 
+def test_one_rare_label_is_measured_by_its_ranking():
+    found = [("rare",), *[()] * 7]
+    examples = [MultiLabelExample(("a",), labels) for labels in found]
+    assert KIND.labels(examples) == ["rare"]
+    name, *_ = KIND.metric_names({}, ["rare"])
+    # All are below the threshold; one stands above the label's own.
+    scores = list(np.array([[0.3], [0.4], *[[0.1]] * 6]))
+    rows = ScoredExamples(examples, scores, CONFIG, ["rare"])
+    metrics = KIND.compute_metrics(rows, {})
+    assert metrics[name] == 0.5
+    assert (metrics["micro_f1"], metrics["exact_match"]) == (0.0, 7 / 8)
+
+
 def test_features_have_a_label_and_a_weight_for_each_name(tiny_tokenizer):
     found = KIND.features(
         EXAMPLES, tiny_tokenizer, CONFIG, labels=LABELS, training=True

@@ -65,9 +65,9 @@ def as_model_config(config: Config) -> ModelConfig:
 def layer_changes(model: keras.Model) -> dict[str, dict]:
     """Returns the changes made to layers after construction, by path.
 
-    That is what their constructors do not know: that they are frozen,
-    quantized or have a low-rank adapter (LoRA). The path is that within the
-    model, which itself is "".
+    That is what their constructors do not know: that they, or some of their
+    variables, are frozen, that they are quantized or have a low-rank adapter
+    (LoRA). The path is that within the model, which itself is "".
     """
     found = {}
     for path, layer in _layers_by_path(model).items():
@@ -86,6 +86,13 @@ def layer_changes(model: keras.Model) -> dict[str, dict]:
                 "rank": layer.lora_rank,
                 "lora_alpha": layer.lora_alpha,
             }
+        others = {
+            name: variable.trainable
+            for name, variable in _own_variables(layer).items()
+            if variable.trainable != layer.trainable
+        }
+        if others:
+            change["variables_trainable"] = others
         if change:
             found[path] = change
     return found
@@ -109,6 +116,9 @@ def apply_layer_changes(
             layers[path].quantize(quantization["mode"], config=config)
         if "lora" in change:
             layers[path].enable_lora(**change["lora"])
+        variables = _own_variables(layers[path])
+        for name, trainable in change.get("variables_trainable", {}).items():
+            variables[name].trainable = trainable
 
 
 def _layers_by_path(model: keras.Model) -> dict[str, keras.layers.Layer]:
@@ -117,6 +127,15 @@ def _layers_by_path(model: keras.Model) -> dict[str, keras.layers.Layer]:
         layer.path[len(model.path) + 1 :]: layer
         for layer in model._flatten_layers()
         if layer.weights
+    }
+
+
+def _own_variables(layer: keras.layers.Layer) -> dict[str, keras.Variable]:
+    """Returns the weights of a layer by name, without those of its parts."""
+    return {
+        weight.name: weight
+        for weight in layer.weights
+        if weight.path == f"{layer.path}/{weight.name}"
     }
 
 

@@ -171,6 +171,22 @@ def freeze(model):
     model.encoder.pooler.trainable = True
 
 
+def freeze_variables(model):
+    """Some by themselves, and all but one of a layer that is frozen."""
+    for variable in model.encoder.embeddings.weights:
+        variable.trainable = False
+    attention = model.encoder.blocks[0].attention
+    attention.query.kernel.trainable = False
+    attention.key.trainable = False
+    attention.key.bias.trainable = True
+
+
+def adapt_as_documented(model):
+    for variable in model.encoder.weights:
+        variable.trainable = False
+    add_adapters(model)
+
+
 def quantize_and_adapt(model):
     model.quantize("int8")
     add_adapters(model)
@@ -190,6 +206,8 @@ CHANGES = {
     "adapters": add_adapters,
     "adapters on int8": quantize_and_adapt,
     "frozen": freeze,
+    "frozen variables": freeze_variables,
+    "adapters on frozen variables": adapt_as_documented,
 }
 
 
@@ -202,6 +220,10 @@ def state(model):
     return [
         (w.path.split("/", 1)[1], w.dtype, w.trainable) for w in model.weights
     ]
+
+
+def trained(model):
+    return [w.path.split("/", 1)[1] for w in model.trainable_weights]
 
 
 @pytest.mark.slow
@@ -222,6 +244,7 @@ def test_changed_layers_are_saved_with_the_model(name, tmp_path):
     np.testing.assert_allclose(again(FEATURES)["logits"], expected, atol=bound)
     copied = keras.models.clone_model(model)
     assert state(copied) == state(model)
+    assert trained(copied) == trained(again) == trained(model)
     copied.set_weights(model.get_weights())
     np.testing.assert_array_equal(copied(FEATURES)["logits"], expected)
 

@@ -12,6 +12,10 @@ _NAME_CHARACTERS, _LIST_CHARACTERS = 60, 300
 class UserError(ValueError):
     """A user's mistake, in one line: setting, value, allowed values."""
 
+    # Keras puts the arguments of a call around the message of an error that
+    # comes out of it, unless the error has this mark that it has been done.
+    _keras_call_info_injected = True
+
 
 def require(condition: bool, message: str) -> None:
     """Raises UserError with `message` unless `condition` holds."""

@@ -58,6 +58,17 @@ def test_ids_out_of_range(feature, limit, value, graph):
         graph(features)
 
 
+def test_messages_of_a_call_are_one_line():
+    """Without what Keras puts around errors of a layer's call."""
+    model = model_of(NAME)
+    features = inputs_of()
+    axes = {"input_ids": np.ones((2, 3, 4), "int32")}
+    for wrong in ({"segment_ids": features["segment_ids"]}, axes):
+        with pytest.raises(UserError) as caught:
+            model(wrong)
+        assert len(str(caught.value).splitlines()) == 1
+
+
 def test_a_long_sequence_of_unknown_length(graph):
     limit = CONFIG.max_position_embeddings
     features = {k: np.repeat(v, limit, axis=1) for k, v in inputs_of().items()}

@@ -14,6 +14,7 @@ from albert_tf.modeling.fitting.checked_steps import CheckedSteps
 from albert_tf.modeling.fitting.data import as_arrays
 from albert_tf.modeling.fitting.epoch_loss import EpochLoss
 from albert_tf.modeling.fitting.labels import HeadLabels
+from albert_tf.modeling.fitting.metrics import check_metrics
 from albert_tf.modeling.heads.spans import END_NEEDS_START
 from albert_tf.modeling.inputs import checked_features
 from albert_tf.modeling.losses import WeightedSum, broadcast_weights
@@ -249,11 +250,20 @@ class FittableModel(CheckedSteps):
     def compute_metrics(
         self, x: dict, y: object, y_pred: dict, sample_weight: object = None
     ) -> dict:
-        """Returns the metrics of `compile`, for Keras' `fit`."""
-        compared = y, y_pred, sample_weight
+        """Returns the metrics of `compile`, for Keras' `fit`.
+
+        Raises:
+            UserError: for one of Keras' that does not fit an output.
+        """
         if self._compile_metrics is not None:
-            compared = self._for_keras(x, *compared)
-        return super().compute_metrics(x, *compared)
+            y, y_pred, sample_weight = self._for_keras(
+                x, y, y_pred, sample_weight
+            )
+            outputs = self._labels().outputs
+            if outputs and isinstance(y, Mapping):
+                known = {name: own for name, (_, own) in outputs.items()}
+                check_metrics(self._compile_metrics, y, y_pred, known)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _for_keras(
         self, x: dict, y: object, y_pred: dict, sample_weight: object

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from numpy_albert import randomise
+from numpy_albert import randomise, softmax
 from test_heads import CONFIG, LABELS, batch_of, losses
 
 from albert_tf.config import UserError, override
@@ -594,22 +594,138 @@ def test_losses_of_probabilities_are_refused(loss):
         model.evaluate(inputs, labels, verbose=0)
 
 
+MULTI_LABEL = "AlbertForMultiLabelClassification"
+METRICS = keras.metrics
+
+
+def one_hot(y):
+    return np.eye(LABELS, dtype="float32")[y]
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "text"),
+    [
+        (NAME, METRICS.AUC(), "AUC .* classes.: give it probabilities, in an"),
+        (NAME, METRICS.AUC(from_logits=True), "AUC .* probabilities, in an"),
+        (NAME, "precision", r"Precision .* \(logits of classes\): .* top_k=1"),
+        (NAME, "Poisson", "Poisson .*: give it probabilities, in an"),
+        (NAME, METRICS.binary_accuracy, "BinaryAccuracy .* take another m"),
+        (NAME, METRICS.MeanIoU(LABELS), "MeanIoU .*: give it sparse_y_pred=F"),
+        (
+            NAME,
+            keras.losses.SparseCategoricalCrossentropy(),
+            "SparseCategoricalCrossentropy .*: give it from_logits=True.",
+        ),
+        (NAME, "categorical_accuracy", "one-hot labels, and .* are numbers"),
+        (MULTI_LABEL, METRICS.AUC(), "AUC .* or not.: give it from_logits=T"),
+        (MULTI_LABEL, METRICS.Recall(), "Recall .*: give it thresholds=0."),
+        (MULTI_LABEL, "accuracy", "CategoricalAccuracy .* take another metric"),
+        (
+            "AlbertForRegression",
+            METRICS.PearsonCorrelation(),
+            r"predictions \(a number for each text\): give it axis=0",
+        ),
+    ],
+)
+def test_metrics_that_would_measure_something_else_are_refused(
+    name, metric, text
+):
+    inputs, labels = parted(name)
+    for argument in ("metrics", "weighted_metrics"):
+        model = compiled(name, **{argument: [metric]})
+        with pytest.raises(UserError, match=text):
+            model.evaluate(inputs, labels, verbose=0)
+
+
+def test_metrics_of_one_hot_labels_are_of_no_numbers():
+    inputs, labels = parted(NAME)
+    model = compiled(
+        NAME,
+        loss=keras.losses.CategoricalCrossentropy(from_logits=True),
+        metrics=["sparse_categorical_accuracy"],
+    )
+    with pytest.raises(UserError, match="of classes, and .* are one-hot"):
+        model.evaluate(inputs, one_hot(labels["logits"]), verbose=0)
+
+
+def area(p, y):
+    """Returns the share of pairs that are in the right order."""
+    right = p[y == 1][:, None] - p[y == 0]
+    return np.mean((right > 0) + 0.5 * (right == 0))
+
+
+class OfSecondClass(keras.metrics.AUC):
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        p = keras.ops.softmax(y_pred)[:, 1]
+        return super().update_state(y_true == 1, p, sample_weight)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "expected"),
+    [
+        (
+            NAME,
+            OfSecondClass(20_000),
+            lambda z, y: area(softmax(z)[:, 1], y == 1),
+        ),
+        (
+            NAME,
+            METRICS.MeanIoU(LABELS, sparse_y_pred=False),
+            lambda z, y: np.mean(
+                [
+                    np.sum((z.argmax(-1) == c) & (y == c))
+                    / np.sum((z.argmax(-1) == c) | (y == c))
+                    for c in range(LABELS)
+                ]
+            ),
+        ),
+        (
+            MULTI_LABEL,
+            METRICS.AUC(20_000, from_logits=True),
+            lambda z, y: area(z.ravel(), y.ravel()),
+        ),
+        (
+            MULTI_LABEL,
+            METRICS.Precision(thresholds=0),
+            lambda z, y: y[z > 0].mean(),
+        ),
+        (
+            MULTI_LABEL,
+            METRICS.TruePositives(thresholds=0),
+            lambda z, y: y[z > 0].sum(),
+        ),
+        (
+            "AlbertForRegression",
+            METRICS.PearsonCorrelation(axis=0),
+            lambda z, y: np.corrcoef(z, y)[0, 1],
+        ),
+    ],
+)
+def test_metrics_that_take_logits_are_right(name, metric, expected):
+    inputs, labels = parted(name)
+    model = compiled(name, metrics=[metric])
+    ((output, y),) = labels.items()
+    scores = np.asarray(model(inputs)[output])
+    found = evaluated(model, inputs, labels, batch_size=ROWS)[metric.name]
+    assert found == pytest.approx(expected(scores, y), rel=1e-3)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_one_hot_labels_need_a_loss_for_them(dtype):
     inputs, labels = parted(NAME)
     y = labels["logits"]
-    one_hot = np.eye(LABELS, dtype=dtype)[y]
+    given_labels = one_hot(y).astype(dtype)
     model = compiled(NAME)
     text = r"must have the shape \[6\]; they have \[6, 3\]. .*argmax"
-    for given in (one_hot, {"logits": one_hot}):
+    for given in (given_labels, {"logits": given_labels}):
         with pytest.raises(UserError, match=text):
             model.evaluate(inputs, given, verbose=0)
     expected = losses("logits", np.asarray(model(inputs)["logits"]), y)
     loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss=loss, run_eagerly=True)
-    found = evaluated(model, inputs, one_hot)["loss"]
+    found = evaluated(model, inputs, given_labels)["loss"]
     assert found == pytest.approx(expected.mean(), rel=1e-5)
-    found = evaluated(model, inputs | {"label_ids": one_hot})["loss"]
+    found = evaluated(model, inputs | {"label_ids": given_labels})["loss"]
     assert found == pytest.approx(expected.mean(), rel=1e-5)
 
 

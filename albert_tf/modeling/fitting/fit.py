@@ -172,6 +172,15 @@ class FittableModel(CheckedSteps):
         is_own = not (isinstance(x, Mapping) and "input_ids" in x)
         if is_own or not self._is_on_one_device():
             return
+        shapes = [
+            v.shape for v in keras.tree.flatten((x, y)) if hasattr(v, "shape")
+        ]
+        require(
+            all(getattr(shape, "rank", 0) is not None for shape in shapes),
+            "The batches do not say how many axes their features and labels "
+            "have: divide the data set by .batch(), and after tf.py_function "
+            "name the shape, as tf.ensure_shape(input_ids, (None, None)) does.",
+        )
         self.checked(dict(x), self.features_of_heads(), in_graph=True)
         if labelled and not self._has_own_step():
             self._used_labels(x, y, sample_weight)

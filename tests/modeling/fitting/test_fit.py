@@ -743,6 +743,29 @@ def test_labels_of_other_forms_are_refused(classified):
         compiled(name).evaluate(inputs, [*labels.values()], verbose=0)
 
 
+def test_a_dataset_without_shapes_is_refused():
+    inputs, labels = parted(NAME)
+    model = compiled(NAME, run_eagerly=False)
+    ids, y = inputs["input_ids"], labels["logits"]
+
+    def read(number):
+        row = tf.py_function(lambda n: ids[n], [number], tf.int32)
+        return {"input_ids": row}, tf.gather(y, number)
+
+    rows = tf.data.Dataset.range(ROWS).map(read).batch(2)
+    with pytest.raises(
+        UserError, match="do not say how many axes .* tf.ensure_"
+    ):
+        model.evaluate(rows, verbose=0)
+    whole = rows.map(
+        lambda x, y: (
+            {"input_ids": tf.ensure_shape(x["input_ids"], (None, None))},
+            y,
+        )
+    )
+    assert np.isfinite(model.evaluate(whole, verbose=0))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_wrong_label_in_any_batch_is_refused(jit_compile):

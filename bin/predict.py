@@ -12,7 +12,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from absl import flags
 
@@ -26,15 +26,10 @@ from albert_tf.io.compression import (
     plain_name,
     unpacked,
 )
+from albert_tf.prediction.base import BasePredictor
 from albert_tf.prediction.forms import Input
-from albert_tf.prediction.inputs import (
-    INPUT_FORMATS,
-    Inputs,
-    read_lines,
-    read_sentences,
-    read_table,
-    table_ending,
-)
+from albert_tf.prediction.inputs import Inputs
+from albert_tf.prediction.line_inputs import read_lines
 from albert_tf.prediction.modes import MODES, Mode, fine_tuned_for
 from albert_tf.prediction.outputs import (
     NPY,
@@ -45,13 +40,16 @@ from albert_tf.prediction.outputs import (
     refuse_inputs,
     write_rows,
 )
+from albert_tf.prediction.table_inputs import (
+    INPUT_FORMATS,
+    read_table,
+    table_ending,
+)
 from albert_tf.prediction.table_outputs import json_rows, write_table
+from albert_tf.prediction.word_inputs import read_sentences
 from albert_tf.tasks.formats.conll import CONLL, CONLLU
 from albert_tf.tasks.formats.rows import PARQUET, Reading, ending_of
 from bin import command_line, own_rows, tasks
-
-if TYPE_CHECKING:
-    from albert_tf.prediction.predictor import BasePredictor
 
 FLAGS = flags.FLAGS
 # The format of a file with a word in each line.
@@ -220,7 +218,7 @@ def _log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _predictor() -> "BasePredictor":
+def _predictor() -> BasePredictor:
     options = FLAGS.batch_size, FLAGS.pooling or ""
     if FLAGS.export_dir:
         from albert_tf.interchange.export.exported_model import ExportedModel
@@ -271,7 +269,7 @@ class _Counted:
                 show(self.number, self._total, **counts)
 
 
-def _set_mode() -> "BasePredictor":
+def _set_mode() -> BasePredictor:
     """Sets --mode to the model's own; returns the model, which it loads."""
     command_line.load_tensorflow()
     predictor = _predictor()
@@ -288,7 +286,7 @@ def _set_mode() -> "BasePredictor":
 
 
 def _predict(
-    predictor: "BasePredictor",
+    predictor: BasePredictor,
     mode: Mode,
     inputs: Inputs,
     file: IO[bytes] | None,

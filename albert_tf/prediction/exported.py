@@ -7,7 +7,7 @@ import numpy as np
 
 from albert_tf.config import UserError, require
 from albert_tf.interchange.export.exported_model import ExportedModel
-from albert_tf.prediction.predictor import BasePredictor
+from albert_tf.prediction.base import BasePredictor
 from albert_tf.tasks.kinds.base import Kind, Prediction
 
 # Outputs of `embed` by pooling.
@@ -34,38 +34,16 @@ class ExportedPredictor(BasePredictor):
     ) -> None:
         self._exported = exported
         self.batch_size = batch_size
+        self.labels, self.columns = exported.labels, exported.columns
+        self.label_separator = exported.label_separator
+        default = next(iter(exported.signatures.values()))
+        self.pairs = "text_pair" in default.inputs
+        self.only_embeds = _VECTORS["first"] in default.outputs and {
+            _MASKS,
+            _ORDER,
+        }.isdisjoint(exported.signatures)
         has_both = self._has("embed", _VECTORS["mean_max"])
         self.pooling = pooling or ("mean_max" if has_both else "mean")
-
-    @property
-    def labels(self) -> list[str]:
-        """Names of the classes; empty for models without."""
-        return self._exported.labels
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns of the model's task, as `--columns` has them."""
-        return self._exported.columns
-
-    @property
-    def label_separator(self) -> str:
-        """What stands between several labels in one text; "" if unknown."""
-        return self._exported.label_separator
-
-    @property
-    def pairs(self) -> bool | None:
-        """Whether the default signature takes pairs of texts."""
-        default = next(iter(self._exported.signatures.values()))
-        return "text_pair" in default.inputs
-
-    @property
-    def only_embeds(self) -> bool:
-        """Whether the export has nothing but vectors of texts."""
-        others = {_MASKS, _ORDER}
-        default = next(iter(self._exported.signatures.values()))
-        return _VECTORS["first"] in default.outputs and others.isdisjoint(
-            self._exported.signatures
-        )
 
     def predicts(self, kind: Kind) -> bool:
         """Returns whether the model predicts for examples of a kind."""

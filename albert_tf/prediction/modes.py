@@ -3,8 +3,9 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from albert_tf.prediction.base import BasePredictor
 from albert_tf.prediction.forms import (
     CHOICES,
     PAIR,
@@ -14,6 +15,7 @@ from albert_tf.prediction.forms import (
     WORDS,
     Form,
 )
+from albert_tf.tasks.formats.rows import Reading
 from albert_tf.tasks.kinds.base import Kind
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multi_label import MultiLabelClassification
@@ -22,10 +24,6 @@ from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.texts import text_fields
 from albert_tf.tasks.kinds.token_classification import TokenClassification
-
-if TYPE_CHECKING:
-    # It loads TensorFlow, which takes seconds.
-    from albert_tf.prediction.predictor import BasePredictor
 
 
 def _order_fields(found: Any) -> dict[str, Any]:
@@ -69,19 +67,9 @@ def _label_fields(prediction: Any) -> dict[str, Any]:
     return {"label" if n == "prediction" else n: v for n, v in fields.items()}
 
 
-class Labels(tuple[str, ...]):
-    """Several labels, which a cell has as one text; other lists are JSON.
-
-    `separator` stands between them, as in the files of training.
-    """
-
-    separator = ","
-
-
-def _multi_label_fields(prediction: Any, separator: str = "") -> dict[str, Any]:
+def _multi_label_fields(prediction: Any) -> dict[str, Any]:
     fields = _prediction_fields(prediction)
-    labels = Labels(fields.pop("prediction"))
-    labels.separator = separator or Labels.separator
+    labels = fields.pop("prediction")
     return {**fields, "labels": labels}
 
 
@@ -102,7 +90,8 @@ class Mode:
         variants: in place of this for models that predict one of their kinds,
             or have their pooling.
         pooling: of embeddings, in a variant.
-        has_labels: whether `fields` takes what stands between several labels.
+        separator: between several labels in a cell of a table, as in the
+            files of training; empty: lists are JSON.
     """
 
     form: Form | None
@@ -113,28 +102,24 @@ class Mode:
     added: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: {"prediction": "string"}
     )
-    labels: Callable[["BasePredictor"], Iterable[str]] = lambda predictor: ()
+    labels: Callable[[BasePredictor], Iterable[str]] = lambda predictor: ()
     variants: tuple["Mode", ...] = ()
     pooling: str = ""
-    has_labels: bool = False
+    separator: str = ""
 
-    def of(self, predictor: "BasePredictor") -> "Mode":
+    def of(self, predictor: BasePredictor) -> "Mode":
         """Returns the variant for a predictor, or the mode itself."""
         for variant in self.variants:
             if variant.pooling == predictor.pooling or variant.kind_of(
                 predictor
             ):
-                return variant._separated(predictor)
+                if variant.separator and predictor.label_separator:
+                    own = predictor.label_separator
+                    return dataclasses.replace(variant, separator=own)
+                return variant
         return self
 
-    def _separated(self, predictor: "BasePredictor") -> "Mode":
-        if not self.has_labels:
-            return self
-        separator = predictor.label_separator
-        fields = functools.partial(self.fields, separator=separator)
-        return dataclasses.replace(self, fields=fields)
-
-    def kind_of(self, predictor: "BasePredictor") -> Kind | None:
+    def kind_of(self, predictor: BasePredictor) -> Kind | None:
         """Returns the kind that a model predicts for, None for another's.
 
         The model's own where its class is derived from one of the kinds.
@@ -150,7 +135,7 @@ class Mode:
         return self.form or by_pairs[pairs]
 
     def predict(
-        self, predictor: "BasePredictor", items: Iterable[Any], **options: int
+        self, predictor: BasePredictor, items: Iterable[Any], **options: int
     ) -> Iterator[Any]:
         """Yields the prediction for each item, or the error in its place."""
         method = getattr(predictor, self.method)
@@ -213,7 +198,7 @@ MODES = {
                 fields=_multi_label_fields,
                 columns=("labels",),
                 added={"prediction": "strings", "probabilities": "object"},
-                has_labels=True,
+                separator=Reading.label_separator,
                 labels=lambda predictor: predictor.labels,
             ),
         ),
@@ -248,7 +233,7 @@ MODES = {
 }
 
 
-def fine_tuned_for(predictor: "BasePredictor") -> tuple[str, str]:
+def fine_tuned_for(predictor: BasePredictor) -> tuple[str, str]:
     """Returns the name of a model's mode, and that of its kind of task.
 
     Those of a model that was not fine-tuned are "".

@@ -14,7 +14,7 @@ from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.compression import suffix_of
 from albert_tf.prediction.forms import Form, Input
-from albert_tf.prediction.modes import MODES, Labels, Mode
+from albert_tf.prediction.modes import MODES, Mode
 from albert_tf.tasks.formats.parquet_parts import parts_of
 from albert_tf.tasks.formats.rows import (
     JSON_EXTENSIONS,
@@ -133,7 +133,7 @@ def _table(
             row += [""] * (len(header) - len(row)) + [str(found)]
         else:
             fields = mode.fields(found)
-            row += [cell_of(fields[name]) for name in mode.columns]
+            row += [cell_of(fields[n], mode.separator) for n in mode.columns]
             row += [fields["probabilities"][label] for label in labels] + [""]
         yield row
 
@@ -148,16 +148,17 @@ def quoted(cell: str, delimiter: str) -> str:
     return cell
 
 
-def cell_of(value: Any) -> Any:
+def cell_of(value: Any, separator: str) -> Any:
     """Returns the value of a field, several labels as one text.
 
-    These have their separator between them, or are a list in JSON where a
-    label has it too or the first one a bracket: both are read as labels.
+    These have the separator, if there is one, between them, or are a list in
+    JSON where a label has it too or the first one a bracket: both are read as
+    labels.
     """
-    if not isinstance(value, Labels):
+    if not separator or not isinstance(value, list):
         return value
-    text = value.separator.join(value)
-    is_within = any(value.separator in label for label in value)
+    text = separator.join(value)
+    is_within = any(separator in label for label in value)
     if is_within or text.startswith(_BRACKETS):
         return json.dumps(value, ensure_ascii=False)
     return text

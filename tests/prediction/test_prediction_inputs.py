@@ -15,11 +15,9 @@ from albert_tf.prediction.forms import (
     WORDS,
     Input,
 )
-from albert_tf.prediction.inputs import (
-    read_lines,
-    read_sentences,
-    read_table,
-)
+from albert_tf.prediction.line_inputs import read_lines
+from albert_tf.prediction.table_inputs import read_table
+from albert_tf.prediction.word_inputs import read_sentences
 
 
 def of_lines(content, form, may_have_header=True):

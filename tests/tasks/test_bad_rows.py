@@ -9,7 +9,7 @@ import pytest
 
 from albert_tf.config import UserError
 from albert_tf.prediction.forms import SINGLE
-from albert_tf.prediction.inputs import read_table
+from albert_tf.prediction.table_inputs import read_table
 from albert_tf.tasks.bad_rows import BadRows, RowError, made_of_all
 from albert_tf.tasks.custom import classification_task, custom_task
 from albert_tf.tasks.formats.rows import Reading

@@ -1,0 +1,143 @@
+"""JSON files as inputs of predictions: their rows, and types of their columns.
+
+Main entries: `open_json` and `json_columns`.
+"""
+
+import collections
+import contextlib
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from albert_tf.config import UserError, require
+from albert_tf.io import files
+from albert_tf.io.compression import open_plain
+from albert_tf.prediction.line_inputs import decoded
+from albert_tf.tasks.examples import Question
+from albert_tf.tasks.formats.json_rows import (
+    array_elements,
+    object_lines,
+    starts_array,
+    value_or_none,
+)
+from albert_tf.tasks.formats.json_values import Number
+from albert_tf.tasks.formats.record import Record
+from albert_tf.tasks.formats.rows import Opened, json_record
+from albert_tf.tasks.formats.squad import is_squad, squad_questions
+
+_WHOLE_NUMBER = re.compile(r"-?[0-9]+")
+# Whole numbers up to this one are numbers of 64 bits with a point, too.
+_EXACT_DOUBLE = 2**53
+# The location and text of an object, and what is wrong with them.
+_Line = tuple[str, str, UserError | None]
+
+
+def open_json(path: str, lines: Iterable[bytes] | None = None) -> Opened:
+    """Opens a file of JSON, or the `lines` of what is no file."""
+    if lines is None:
+        require(files.size(path) > 0, f"{path} is empty.")
+    return Opened(path, _rows(path, lines), _record_of)
+
+
+def _rows(path: str, lines: Iterable[bytes] | None = None) -> Iterator[_Line]:
+    with (
+        open_plain(path)
+        if lines is None
+        else contextlib.nullcontext(lines) as stored
+    ):
+        yield from _rows_of(stored, path)
+
+
+def _rows_of(lines: Iterable[bytes], path: str) -> Iterator[_Line]:
+    """Returns the lines that are not blank, or the rows in a whole file.
+
+    These are the elements of an array, or the questions in SQuAD's format.
+    """
+    found = (line for line in decoded(lines, path) if line[1].strip())
+    head = list(itertools.islice(found, 1))
+    text = head[0][1] if head else ""
+    if starts_array(text):
+        rows = itertools.chain(head, found)
+        return ((*element, None) for element in array_elements(_sound(rows)))
+    value = value_or_none(text)
+    if is_squad(value) or (value is None and text.lstrip()[:1] == "{"):
+        head += found
+        value = value_or_none("\n".join(line[1] for line in head))
+        if is_squad(value):
+            # A byte that is not UTF-8 was replaced in the text of its line.
+            collections.deque(_sound(head), 0)
+            return map(_question_row, squad_questions(value, path))
+    return object_lines(itertools.chain(head, found))
+
+
+def _question_row(question: Question) -> tuple[str, str, None]:
+    """Returns a question as a line of JSON, in the form of the hub's rows."""
+    row: dict[str, Any] = {
+        "id": question.id,
+        "question": question.question,
+        "context": question.context,
+    }
+    if question.answers is not None:
+        row["answers"] = {
+            "text": [answer.text for answer in question.answers],
+            "answer_start": [answer.start for answer in question.answers],
+        }
+    return question.location, json.dumps(row, ensure_ascii=False), None
+
+
+def _sound(rows: Iterable[_Line]) -> Iterator[tuple[str, str]]:
+    """Yields the location and text of lines; raises the error of one."""
+    for location, text, error in rows:
+        if error:
+            raise error
+        yield location, text
+
+
+def _record_of(line: _Line, number: Callable[[str], str] = str) -> Record:
+    """Returns the record of a decoded line; raises UserError."""
+    location, text, error = line
+    if error:
+        raise error
+    return json_record((location, text), number)
+
+
+def json_columns(path: str) -> dict[str, str]:
+    """Returns the columns of any line of a file of JSON lines.
+
+    Each has the type that holds all its values: int64, double, bool or string.
+    """
+    types: dict[str, set[str]] = {}
+    for line in _rows(path):
+        with contextlib.suppress(UserError):
+            for name, value in _record_of(line, Number).values.items():
+                types.setdefault(name, set()).update(_types(value))
+    return {name: _common_type(found) for name, found in types.items()}
+
+
+def _types(value: Any) -> list[str]:
+    """Returns the type of a value in JSON; none of null, which all hold.
+
+    That of a whole number beyond those of double is also "long".
+    """
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        return ["bool"]
+    if not isinstance(value, Number):
+        return ["string"]
+    if not _WHOLE_NUMBER.fullmatch(value):
+        return ["double"]
+    # More digits than a type has are kept as a text.
+    size = abs(int(value)) if len(value) <= len(str(-(2**63))) else 2**63
+    if size <= _EXACT_DOUBLE:
+        return ["int64"]
+    return ["int64", "long"] if size < 2**63 else ["string"]
+
+
+def _common_type(types: set[str]) -> str:
+    if types == {"int64", "double"}:
+        return "double"
+    types = types - {"long"}
+    return types.pop() if len(types) == 1 else "string"

@@ -1,0 +1,132 @@
+"""Tables, JSON lines and directories as inputs of predictions.
+
+Main entry: `read_table`. A bad row has its error, and the others are read.
+"""
+
+import codecs
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+
+from albert_tf.config import Log, UserError, require
+from albert_tf.io import files
+from albert_tf.io.compression import open_plain
+from albert_tf.prediction.forms import Form, Input
+from albert_tf.prediction.input_columns import (
+    check_columns,
+    columns_of_texts,
+    texts_of,
+)
+from albert_tf.prediction.inputs import Inputs, Table
+from albert_tf.prediction.json_inputs import open_json
+from albert_tf.tasks.formats.record import Roles
+from albert_tf.tasks.formats.rows import (
+    EXTENSIONS,
+    JSON_LINES,
+    Reading,
+    ending_of,
+    has_columns,
+    open_rows,
+    open_texts,
+)
+from albert_tf.tasks.formats.tables import DELIMITERS
+
+# Ends of names of files with columns, by the values of --input_format.
+INPUT_FORMATS = {e.removeprefix("."): ending_of(f"a{e}") for e in EXTENSIONS}
+
+
+def table_ending(path: str, input_format: str = "auto") -> str | None:
+    """Returns the ending that says how columns are read; None: lines.
+
+    It is "" for a directory.
+    """
+    if input_format != "auto":
+        return INPUT_FORMATS.get(input_format)
+    if path != "-" and files.isdir(path):
+        return ""
+    ending = ending_of(path)
+    return ending if ending in EXTENSIONS else None
+
+
+def read_table(
+    path: str,
+    columns: Sequence[str],
+    quoting: str,
+    log: Log,
+    *,
+    ending: str | None = None,
+    lines: Iterable[bytes] | None = None,
+) -> Inputs:
+    """Returns the inputs in a table, JSON lines or a directory.
+
+    A table is read once to check it, and again row by row. `columns` are
+    `role=name`; by default those of the model's task where the first row has
+    them, or those of the form, or `label` and the others. `quoting` is a name
+    of tables.QUOTING. `lines` are the content of what is no file; they are
+    read once.
+    """
+    ending = ending_of(path) if ending is None else ending
+    reading = Reading(quoting)
+    num = None
+    mark = False
+    if lines is None and ending in DELIMITERS:
+        require(
+            not files.exists(path) or files.isfile(path),
+            f"{path} is no regular file, and a table is read twice; give "
+            f"--input=- with --input_format={ending.removeprefix('.')}.",
+        )
+        checked = open_rows(path, log, reading, ending=ending)
+        num = sum(1 for _ in checked.rows)
+        log = _silent
+        with open_plain(path) as file:
+            mark = file.peek(3).startswith(codecs.BOM_UTF8)
+    if ending == JSON_LINES:
+        opened = open_json(path, lines)
+    elif lines is None and files.isdir(path) and not has_columns(path):
+        # New texts have no classes.
+        opened = open_texts(path, log)
+    else:
+        opened = open_rows(path, log, reading, ending=ending, lines=lines)
+
+    table = Table(path, ending, opened, quoting, mark)
+    read = functools.partial(_inputs, table, columns, log)
+    return Inputs(read, num or opened.num_rows, table)
+
+
+def _silent(line: str) -> None:
+    """Takes a line that was logged before."""
+
+
+def _inputs(
+    table: Table,
+    columns: Sequence[str],
+    log: Log,
+    form: Form,
+    of_model: Sequence[str] = (),
+) -> Iterator[Input]:
+    """Yields the inputs of rows; their columns are decided by the first."""
+    opened = table.opened
+    roles: Roles = {}
+    for row in opened.rows:
+        try:
+            record = opened.record_of(row)
+        except UserError as error:
+            # A line of JSON that is no object has its text, and no row.
+            is_line = opened.columns is None
+            yield Input(row[1:2], error) if is_line else Input((), error, row)
+            continue
+        if not roles:
+            roles = columns_of_texts(
+                record, form, columns, of_model, table.path, log
+            )
+            if opened.columns is not None:
+                # All rows have the same columns.
+                check_columns(record, roles)
+        try:
+            check_columns(record, roles)
+            texts = tuple(texts_of(record, roles))
+        except UserError as error:
+            yield Input((), error, row)
+        else:
+            found = form.checked(texts, record.location)
+            yield dataclasses.replace(found, row=row)

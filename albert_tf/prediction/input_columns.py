@@ -13,6 +13,7 @@ from albert_tf.tasks.formats.json_values import shown_json
 from albert_tf.tasks.formats.race import question_with_option
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import (
+    AS_BY_DEFAULT,
     LABEL_COLUMN,
     LABELS_COLUMN,
     Rows,
@@ -89,7 +90,7 @@ def _inferred(first: Record, form: Form, path: str, log: Log) -> Roles:
         f"{listed(names, 12)}; name them, as in --columns=text=sentence. Where "
         "each line is a text, the file's name should end with .txt.",
     )
-    rows = Rows(path, [first], BadRows(), False, log)
+    rows = Rows(path, [first], BadRows(), AS_BY_DEFAULT, log)
     texts = infer_columns(rows, label=label)["text"]
     require(
         form.counts is None or len(texts) in form.counts,

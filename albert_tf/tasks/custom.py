@@ -55,6 +55,8 @@ from albert_tf.tasks.metrics import scalar
 from albert_tf.tasks.split_files import SplitFiles, training_file
 from albert_tf.tasks.splits import HeldOut, Split
 
+# Makes examples of rows, by roles; labelled or not.
+ExamplesOf = Callable[[Rows, Roles, bool], Sequence[Any]]
 _CONLL_EXTENSIONS = (CONLL, CONLLU, ".txt", ".tsv")
 
 
@@ -79,35 +81,15 @@ class _Form:
     names_labels: bool = False
 
 
-def _read_texts(
-    roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
-) -> list:
-    return text_examples(read_rows(path, log, reading), roles, labelled)
-
-
-def _read_multi_label(
-    roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
-) -> list:
-    rows = read_rows(path, log, reading)
-    return multi_label_examples(rows, roles, labelled, reading.label_separator)
-
-
-def _read_choices(
-    roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
-) -> list:
-    return choice_examples(read_rows(path, log, reading), roles, labelled)
-
-
-def _read_entities(
-    roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
-) -> list:
-    return entity_examples(read_rows(path, log, reading), roles, labelled)
-
-
-def _read_word_lists(
-    roles: Roles, reading: Reading, path: str, labelled: bool, log: Log
-) -> list:
-    return word_list_examples(read_rows(path, log, reading), roles, labelled)
+def _read_rows(
+    examples_of: ExamplesOf,
+    roles: Roles,
+    reading: Reading,
+    path: str,
+    labelled: bool,
+    log: Log,
+) -> Sequence[Any]:
+    return examples_of(read_rows(path, log, reading), roles, labelled)
 
 
 def _read_words(
@@ -151,45 +133,45 @@ _FORMS = (
     _Form(
         {"text": _TEXTS, "label": _ONE},
         Classification(),
-        _read_texts,
+        functools.partial(_read_rows, text_examples),
         _CLASSIFICATION_METRICS,
     ),
     _Form(
         {"text": _TEXTS, "labels": _ONE},
         MultiLabelClassification(),
-        _read_multi_label,
+        functools.partial(_read_rows, multi_label_examples),
         {},
     ),
     _Form(
         {"text": _TEXTS, "label": _SEVERAL},
         MultiLabelClassification(),
-        _read_multi_label,
+        functools.partial(_read_rows, multi_label_examples),
         {},
         names_labels=True,
     ),
     _Form(
         {"text": _TEXTS, "number": _ONE},
         Regression(),
-        _read_texts,
+        functools.partial(_read_rows, text_examples),
         {"pearson": scalar.pearson, "spearman": scalar.spearman},
     ),
     _Form(
         {**_CHOICE, "label": _ONE},
         MultipleChoice(),
-        _read_choices,
+        functools.partial(_read_rows, choice_examples),
         {"accuracy": scalar.accuracy},
     ),
     _Form(
         {"text": _ONE, "entities": _ONE},
         EntityClassification(),
-        _read_entities,
+        functools.partial(_read_rows, entity_examples),
         {},
         JSON_EXTENSIONS,
     ),
     _Form(
         {"words": _ONE, "tags": _ONE},
         TokenClassification(),
-        _read_word_lists,
+        functools.partial(_read_rows, word_list_examples),
         {},
     ),
     _Form(
@@ -270,7 +252,7 @@ def held_out(reader: Any, kind: Kind, split: Split) -> HeldOut:
 
 
 def _read_inferred(
-    examples_of: Callable[[Rows, Roles, bool], Sequence[Any]],
+    examples_of: ExamplesOf,
     label: str,
     reading: Reading,
     path: str,
@@ -297,7 +279,7 @@ def _read_inferred(
 def _inferred_task(
     name: str,
     kind: Kind,
-    examples_of: Callable[[Rows, Roles, bool], Sequence[Any]],
+    examples_of: ExamplesOf,
     label: str,
     reading: Reading,
     metrics: Mapping[str, Metric] | None = None,
@@ -335,13 +317,10 @@ def classification_task(reading: Reading = AS_BY_DEFAULT) -> Task:
 
 def multi_label_task(reading: Reading = AS_BY_DEFAULT) -> Task:
     """Returns the task of files with `labels` and one or two other columns."""
-    examples_of = functools.partial(
-        multi_label_examples, separator=reading.label_separator
-    )
     task = _inferred_task(
         "multilabel",
         MultiLabelClassification(),
-        examples_of,
+        multi_label_examples,
         LABELS_COLUMN,
         reading,
     )

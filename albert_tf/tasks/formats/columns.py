@@ -37,7 +37,7 @@ def text_examples(rows: Rows, roles: Roles, labelled: bool) -> list[Example]:
 
 
 def multi_label_examples(
-    rows: Rows, roles: Roles, labelled: bool, separator: str
+    rows: Rows, roles: Roles, labelled: bool
 ) -> list[MultiLabelExample]:
     """Returns the examples of a file: a text or a pair, and its labels.
 
@@ -54,7 +54,7 @@ def multi_label_examples(
 
     def labels(record: Record) -> tuple[str, ...]:
         if "labels" in roles:
-            return record.labels(columns[0], separator)
+            return record.labels(columns[0], rows.reading.label_separator)
         if are_ticked:
             return tuple(name for name in columns if record.text(name).strip())
         return tuple(name for name in columns if record.truth(name))

@@ -97,14 +97,14 @@ class Rows:
         head: file and line of the header, or of the first JSON line.
         records: the rows that are not bad so far.
         bad: the others.
-        skip_bad_rows: whether these are skipped.
+        reading: how the file is read.
         log: takes a line on them.
     """
 
     head: str
     records: list[Record]
     bad: BadRows
-    skip_bad_rows: bool
+    reading: Reading
     log: Log
 
     @property
@@ -122,7 +122,7 @@ class Rows:
 
         Logs the bad ones, or raises UserError (`BadRows.settle`).
         """
-        self.bad.settle(len(good), self.skip_bad_rows, self.log)
+        self.bad.settle(len(good), self.reading.skip_bad_rows, self.log)
         return good
 
 
@@ -300,7 +300,7 @@ def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:
     bad = BadRows()
     opened = open_rows(path, log, reading)
     records = bad.apply(opened.record_of, opened.rows)
-    found = Rows(opened.head, records, bad, reading.skip_bad_rows, log)
+    found = Rows(opened.head, records, bad, reading, log)
     require(bool(records or found.settled([])), f"{path} has no examples.")
     return found
 

@@ -13,7 +13,7 @@ from data_prep.corpus.reading import (
     Document,
     FileSurvey,
     read_surveyed,
-    survey_file,
+    survey_files,
 )
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
@@ -128,15 +128,10 @@ def _surveyed(
         skip_header_lines=FLAGS.skip_header_lines,
         text_column=FLAGS.text_column,
     )
-    surveys, sample = [], CorpusSample()
+    surveys, sample = survey_files(files, command_line.progress)
     report = CorpusReport()
-    with command_line.progress("files read") as show:
-        for file in files:
-            found, of_file = survey_file(file)
-            surveys.append(found)
-            sample.merge(of_file)
-            report.merge(surveys[-1].report)
-            show(len(surveys), len(files))
+    for survey in surveys:
+        report.merge(survey.report)
     report.check(FLAGS.max_bad_fraction, FLAGS.skip_header_lines)
     if faults := report.describe_faults():
         print(f"{faults}.")

@@ -132,8 +132,8 @@ class DocumentCutter:
             return 2 + int(draws.length * (self.max_tokens - 1))
         return self.max_tokens
 
-    def chunk(self, position: int, draws: Draws) -> tuple[int, int, int, int]:
-        """Returns begin, split and end of a pair, and where the next begins.
+    def chunk(self, position: int, draws: Draws) -> tuple[int, int, int]:
+        """Returns begin, split and end of a pair; the next begins at the end.
 
         It begins at `position` and has as many whole sentences as the target
         length holds, at least two. Where two are too long, the second is cut;
@@ -151,7 +151,7 @@ class DocumentCutter:
                 begin = end - most
                 starts = np.flatnonzero(self.word_starts[begin:position])
                 begin += int(starts[0]) if starts.size else 0
-            return begin, position, end, end
+            return begin, position, end
         target = self.target_length(draws)
         last = bisect.bisect_right(borders, position + target) - 1
         last = max(last, min(following + 1, len(borders) - 1))
@@ -168,7 +168,7 @@ class DocumentCutter:
         else:
             half = position + (end - position) // 2
             split = self._word_start_before(half, position)
-        return position, split, end, end
+        return position, split, end
 
     def run(self, position: int, draws: Draws) -> Span:
         """Returns a run of sentences from `position` on."""

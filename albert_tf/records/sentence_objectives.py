@@ -71,11 +71,11 @@ def _sentence_order(
     Unlike google-research/albert, never segments of two documents, where a
     label 1 would be given away by the topic.
     """
-    begin, split, end, next_begin = cutter.chunk(position, draws)
+    begin, split, end = cutter.chunk(position, draws)
     cutter.counts["repeated_tokens"] += position - begin
     if draws.label < 0.5:
-        return Instance((split, end), (begin, split), 1, next_begin)
-    return Instance((begin, split), (split, end), 0, next_begin)
+        return Instance((split, end), (begin, split), 1, end)
+    return Instance((begin, split), (split, end), 0, end)
 
 
 def _next_sentence(
@@ -86,13 +86,13 @@ def _next_sentence(
     As in BERT, the text that the random segment replaced begins the next
     instance. Without another document all pairs are real.
     """
-    begin, split, end, next_begin = cutter.chunk(position, draws)
+    begin, split, end = cutter.chunk(position, draws)
     is_random = draws.label < 0.5
     if is_random and not cutter.partners:
         cutter.counts["without_other_document"] += 1
     if not is_random or not cutter.partners:
         cutter.counts["repeated_tokens"] += position - begin
-        return Instance((begin, split), (split, end), 0, next_begin)
+        return Instance((begin, split), (split, end), 0, end)
     if begin < position:  # a last sentence alone: it needs no text before it
         begin, split, end = position, end, end + split - begin
     partners = cutter.partners

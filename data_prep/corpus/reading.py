@@ -1,6 +1,6 @@
 """Reads a corpus as documents, from text files of many forms.
 
-Main entries: `survey_file` and `read_surveyed`; files are found by `listing`
+Main entries: `survey_files` and `read_surveyed`; files are found by `listing`
 and their forms by `forms`. A document is the unit that segment pairs never
 cross; its paragraphs are the units in which sentences are looked for. Faults
 of a file are counted in a `CorpusReport` and never stop the reading.
@@ -22,6 +22,7 @@ from data_prep.corpus.markdown import clean_markdown_lines
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.text_files import HashedFile, OpenFile, open_text
+from data_prep.workers import Progress
 
 # A longer document is read in parts, so that memory stays bounded whatever
 # the corpus. War and Peace has 3.2 million characters.
@@ -99,6 +100,22 @@ def survey_file(
     for document in read_file(file, report, stored):
         sample.add(document.name, document.paragraphs)
     return FileSurvey(file, stored.num_bytes, stored.sha256, report), sample
+
+
+def survey_files(
+    corpus: Sequence[CorpusFile],
+    progress: Progress,
+    map_files: Callable[..., Iterable] = map,
+) -> tuple[list[FileSurvey], CorpusSample]:
+    """Returns the survey of each file, and one sample of all."""
+    surveys: list[FileSurvey] = []
+    sample = CorpusSample()
+    with progress("files read") as show:
+        for survey, of_file in map_files(survey_file, corpus):
+            surveys.append(survey)
+            sample.merge(of_file)
+            show(len(surveys), len(corpus))
+    return surveys, sample
 
 
 def fingerprint(surveys: Iterable[FileSurvey]) -> str:

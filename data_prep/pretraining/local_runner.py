@@ -22,7 +22,7 @@ from data_prep.corpus.duplicates import remove_duplicates
 from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.listing import list_files
 from data_prep.corpus.near_duplicates import remove_near_duplicates
-from data_prep.corpus.reading import FileSurvey, UnitDocument, survey_file
+from data_prep.corpus.reading import FileSurvey, UnitDocument, survey_files
 from data_prep.corpus.sample import CorpusSample
 from data_prep.pretraining.build_directory import (
     BuildDirectory,
@@ -79,14 +79,7 @@ class LocalRunner(contextlib.AbstractContextManager):
         self, corpus: Sequence[CorpusFile]
     ) -> tuple[list[FileSurvey], CorpusSample]:
         """Returns the survey of each file, and one sample of all."""
-        surveys: list[FileSurvey] = []
-        sample = CorpusSample()
-        with self._progress("files read") as show:
-            for survey, of_file in self._workers.map(survey_file, corpus):
-                surveys.append(survey)
-                sample.merge(of_file)
-                show(len(surveys), len(corpus))
-        return surveys, sample
+        return survey_files(corpus, self._progress, self._workers.map)
 
     def run(
         self, plan: BuildPlan, tokenizer: Tokenizer, directory: BuildDirectory

@@ -5,11 +5,10 @@ settings alone, so any driver may call it: a loop, a pool of processes, a
 cluster.
 """
 
-import contextlib
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +38,6 @@ _PAD, _CLS, _SEP, _NUM_FRAMING = range(4)
 # no part of the statistics in metadata.json.
 DOCUMENT_TOKENS = "document_tokens/"
 
-Clock = Callable[[str], contextlib.AbstractContextManager[object]]
 Columns = dict[str, np.ndarray]
 
 
@@ -59,7 +57,6 @@ class RecordMaker:
     splitter: SentenceSplitter
     config: PretrainingDataConfig
     masking: MaskingConfig
-    clock: Clock = contextlib.nullcontext  # `with clock(step):` times a step
 
     @classmethod
     def with_splitter(
@@ -99,16 +96,10 @@ class RecordMaker:
                 )
                 for number in range(len(documents))
             )
-            while batch := self._next_batch(instances):
+            while batch := list(itertools.islice(instances, _BATCH)):
                 tokens = {"input_ids": ids, "word_starts": word_starts}
                 yield self._record_batch(split, batch, tokens, of_split)
             counts.update({f"{split}/{n}": c for n, c in of_split.items()})
-
-    def _next_batch(
-        self, instances: Iterator[tuple[int, Instance]]
-    ) -> list[tuple[int, Instance]]:
-        with self.clock("cutting segments"):
-            return list(itertools.islice(instances, _BATCH))
 
     def _tokenize(
         self, items: Sequence[UnitDocument], counts: Counter[str]
@@ -121,18 +112,16 @@ class RecordMaker:
         flat = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id]
         documents = []
         for item in items:
-            with self.clock("splitting sentences"):
-                sentences = [
-                    piece
-                    for text in item.paragraphs
-                    for piece in cut_long_sentences(self.splitter.split(text))
-                ]
+            sentences = [
+                piece
+                for text in item.paragraphs
+                for piece in cut_long_sentences(self.splitter.split(text))
+            ]
             borders = [len(flat)]
-            with self.clock("tokenising"):
-                for ids in tokenizer.encode_batch(sentences):
-                    if ids:
-                        flat += ids
-                        borders.append(len(flat))
+            for ids in tokenizer.encode_batch(sentences):
+                if ids:
+                    flat += ids
+                    borders.append(len(flat))
             counts["sentences"] += len(borders) - 1
             counts["skipped/sentences_without_tokens"] += (
                 len(sentences) - len(borders) + 1
@@ -158,15 +147,12 @@ class RecordMaker:
     ) -> RecordBatch:
         instance_keys, instances = zip(*batch, strict=True)
         keys = np.array(instance_keys, np.uint64)
-        with self.clock("arranging"):
-            lengths, columns = self._arrange(instances, tokens, counts)
+        lengths, columns = self._arrange(instances, tokens, counts)
         if self.config.record_kind == "dynamic":
             columns = _without_padding(columns, lengths)
         else:
-            with self.clock("masking"):
-                self._mask(columns, keys, counts)
-        with self.clock("serialising"):
-            serialized = serialize_batch(self.config.record_kind, columns)
+            self._mask(columns, keys, counts)
+        serialized = serialize_batch(self.config.record_kind, columns)
         return RecordBatch(split, keys, serialized)
 
     def _arrange(

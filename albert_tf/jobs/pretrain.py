@@ -102,7 +102,7 @@ def run_pretraining(
         run_dir: created if missing.
         runtime: settings that do not decide the result.
         initial: weights to start from instead of random ones.
-        max_copied_bytes: for shards in buckets, see `open_shards`.
+        max_copied_bytes: for shards in buckets, see `ShardCache`.
         report: lines for report.html, such as the command; None: no report
             and no model card.
 

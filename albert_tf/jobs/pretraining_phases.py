@@ -18,6 +18,7 @@ from albert_tf.config.schedules import numbers_of, parse_schedule
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.io.json_files import read_json
+from albert_tf.records.shard_cache import ShardCache
 from albert_tf.records.shards import ShardSet, open_shards
 from albert_tf.text.tokenizer_base import Tokenizer
 
@@ -70,7 +71,8 @@ def open_phases(
         sizes = numbers_of(
             "phase_batch_sizes", settings.phase_batch_sizes, count
         )
-    opened = functools.partial(open_shards, max_copied_bytes=max_copied_bytes)
+    cache = ShardCache(max_copied_bytes)
+    opened = functools.partial(open_shards, cache=cache)
     # First, so that all of theirs fit: no evaluation waits for a bucket.
     held_out = [opened(path, "eval") for path in eval_data]
     return [

@@ -1,13 +1,15 @@
-"""Copies of a bucket's shards on this machine's disk: `shard_copies`.
+"""Copies of a bucket's shards on this machine's disk: `ShardCache`.
 
 They lie in the user's directory for temporary files, a directory for each set
 of shards, and stay for the next time. The directory may have a limit: then
-sets that the process does not read are removed first, the oldest ones, and
+sets that are not read are removed first, the oldest ones, and
 the shards of a set are copied in their order as long as they fit. Of the
 others only the places of their records stay.
 """
 
 import contextlib
+import itertools
+import math
 import os
 import shutil
 import tempfile
@@ -25,9 +27,7 @@ _COPY_BYTES = 1 << 24
 # Since its last write, a file of another process is not being written.
 _LEFT_SECONDS = 3600.0
 # Shards that are copied only to find their records: so many at a time.
-_passing = threading.Semaphore(2)
-# Bytes of the sets that this process reads, by fingerprint.
-_in_use: dict[str, int] = {}
+_PASSING = 2
 
 Spans = tuple[np.ndarray, np.ndarray]
 
@@ -47,6 +47,7 @@ class ShardCopy(NamedTuple):
 
     path: str
     stays: bool
+    passing: threading.Semaphore  # bounds the copies that do not stay
 
     def spans(
         self, source: str, num_bytes: int, verify: Callable[[str], Spans]
@@ -63,7 +64,7 @@ class ShardCopy(NamedTuple):
         with contextlib.suppress(OSError, ValueError, EOFError):
             offsets, lengths = np.load(index)
             return offsets, lengths
-        with _passing:
+        with self.passing:
             try:
                 found = self._copied(source, num_bytes, verify)
             finally:
@@ -86,53 +87,65 @@ class ShardCopy(NamedTuple):
             return verify(self.path)
 
 
-def shard_copies(
-    fingerprint: str, shards: Sequence[_Shard], max_bytes: float
-) -> list[ShardCopy]:
-    """Returns the place of each shard of a set; makes room for them."""
-    cache = _own_cache()
-    others = {name: n for name, n in _in_use.items() if name != fingerprint}
-    room = max_bytes - sum(others.values())
-    sums = np.cumsum([shard.num_bytes for shard in shards])
-    directory = os.path.join(cache, fingerprint)
-    copies = [
-        ShardCopy(os.path.join(directory, shard.name), bool(end <= room))
-        for shard, end in zip(shards, sums, strict=True)
-    ]
-    _in_use[fingerprint] = int(max(sums[sums <= room], default=0))
-    os.makedirs(directory, exist_ok=True)
-    os.utime(directory)
-    # Another process may remove the same.
-    with contextlib.suppress(FileNotFoundError):
-        _remove_files(directory, copies)
-        _remove_sets(cache, max_bytes)
-    return copies
+class ShardCache:
+    """The copies of several sets, which together have at most `max_bytes`."""
+
+    def __init__(self, max_bytes: float = math.inf) -> None:
+        self._max_bytes = max_bytes
+        self._passing = threading.Semaphore(_PASSING)
+        # Bytes of the sets that are read, by fingerprint.
+        self._in_use: dict[str, int] = {}
+
+    def copies(
+        self, fingerprint: str, shards: Sequence[_Shard]
+    ) -> list[ShardCopy]:
+        """Returns the place of each shard of a set; makes room for them."""
+        cache = _own_cache()
+        self._in_use.pop(fingerprint, None)
+        room = self._max_bytes - sum(self._in_use.values())
+        ends = itertools.accumulate(shard.num_bytes for shard in shards)
+        kept = [end for end in ends if end <= room]
+        directory = os.path.join(cache, fingerprint)
+        copies = [
+            ShardCopy(
+                os.path.join(directory, shard.name),
+                n < len(kept),
+                self._passing,
+            )
+            for n, shard in enumerate(shards)
+        ]
+        self._in_use[fingerprint] = max(kept, default=0)
+        os.makedirs(directory, exist_ok=True)
+        os.utime(directory)
+        # Another process may remove the same.
+        with contextlib.suppress(FileNotFoundError):
+            _remove_files(directory, copies)
+            self._remove_sets(cache)
+        return copies
+
+    def _remove_sets(self, cache: str) -> None:
+        """Removes sets that are not in use, the oldest ones, down to the limit.
+
+        A process that reads one keeps its open files.
+        """
+        room = self._max_bytes - sum(self._in_use.values())
+        sets = [os.path.join(cache, name) for name in os.listdir(cache)]
+        for path in sorted(sets, key=os.path.getmtime, reverse=True):
+            if os.path.basename(path) in self._in_use:
+                continue
+            room -= sum(files.sizes(path).values())
+            if room < 0:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _remove_files(directory: str, copies: Sequence[ShardCopy]) -> None:
     """Removes copies that no longer stay, and what kills have left."""
+    leaving = {copy.path for copy in copies if not copy.stays}
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
         age = time.time() - os.path.getmtime(path)
-        if ShardCopy(path, stays=False) in copies or (
-            files.unfinished(name) and age > _LEFT_SECONDS
-        ):
+        if path in leaving or (files.unfinished(name) and age > _LEFT_SECONDS):
             os.remove(path)
-
-
-def _remove_sets(cache: str, max_bytes: float) -> None:
-    """Removes sets that are not in use, the oldest ones, down to a limit.
-
-    A process that reads one keeps its open files.
-    """
-    room = max_bytes - sum(_in_use.values())
-    sets = [os.path.join(cache, name) for name in os.listdir(cache)]
-    for path in sorted(sets, key=os.path.getmtime, reverse=True):
-        if os.path.basename(path) in _in_use:
-            continue
-        room -= sum(files.sizes(path).values())
-        if room < 0:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _own_cache() -> str:

@@ -16,7 +16,6 @@ import functools
 import glob
 import hashlib
 import itertools
-import math
 import os
 import re
 import resource
@@ -29,7 +28,7 @@ import numpy as np
 from albert_tf.config import UserError, require
 from albert_tf.io import files, object_stores
 from albert_tf.io.json_files import read_json
-from albert_tf.records.shard_cache import ShardCopy, shard_copies
+from albert_tf.records.shard_cache import ShardCache, ShardCopy
 from albert_tf.records.tfrecord import (
     FOOTER_BYTES,
     is_intact,
@@ -112,7 +111,7 @@ class ShardSet(contextlib.AbstractContextManager):
         directory: str,
         shards: Sequence[ShardInfo],
         metadata: dict[str, Any],
-        max_copied_bytes: float = math.inf,
+        cache: ShardCache,
     ) -> None:
         self.directory = directory
         self.metadata = metadata
@@ -123,7 +122,7 @@ class ShardSet(contextlib.AbstractContextManager):
         self._paths = [os.path.join(directory, shard.name) for shard in shards]
         copies: Sequence[ShardCopy | None] = [None] * len(shards)
         if files.is_remote(directory):
-            copies = shard_copies(self.fingerprint, shards, max_copied_bytes)
+            copies = cache.copies(self.fingerprint, shards)
             if not all(copy.stays for copy in copies):
                 # Fails now, and not in training, if its package is missing.
                 object_stores.ObjectStore(directory.partition("://")[0])
@@ -221,15 +220,15 @@ def shard_directory(path: files.Path) -> str:
 
 
 def open_shards(
-    path: files.Path, split: str, *, max_copied_bytes: float = math.inf
+    path: files.Path, split: str, *, cache: ShardCache | None = None
 ) -> ShardSet:
     """Returns the records of `split` in a shard directory.
 
     `path` is the directory or a glob of shard files in it, which selects some
     of the split's shards. Shards behind a scheme (`gs://`) are copied, for
-    the next time as well, to the user's own directory for temporary files. It
-    holds at most `max_copied_bytes`; the records of further shards are read
-    from the bucket.
+    the next time as well, to the user's own directory for temporary files, as
+    far as the `cache` allows; by default it has no limit. The records of
+    further shards are read from the bucket.
 
     Raises:
         UserError: if the directory is unfinished or has no such split, or a
@@ -256,7 +255,7 @@ def open_shards(
             )
         shards = [s for s in shards if fnmatch.fnmatchcase(s.name, pattern)]
         require(bool(shards), f"{path} names no shard of the split {split!r}.")
-    return ShardSet(directory, shards, metadata, max_copied_bytes)
+    return ShardSet(directory, shards, metadata, cache or ShardCache())
 
 
 def named_shards(

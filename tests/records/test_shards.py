@@ -12,7 +12,7 @@ from handmade_records import write_shards
 from albert_tf.config import UserError
 from albert_tf.io import object_stores
 from albert_tf.io.json_files import write_json
-from albert_tf.records import shard_cache
+from albert_tf.records.shard_cache import ShardCache
 from albert_tf.records.shards import (
     describe_tokenizer,
     id_ranges,
@@ -32,7 +32,6 @@ def numbered(count, prefix=b"record"):
 def cache(tmp_path, monkeypatch):
     """The directory that shards of buckets are copied to."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
-    monkeypatch.setattr(shard_cache, "_in_use", {})
     return tmp_path / "system" / f"albert_tf-{os.getuid()}"
 
 
@@ -310,7 +309,7 @@ def test_copies_have_a_limit(directory, cache):
     first, second, _ = sizes(directory)
     limits = {0: 0, first - 1: 0, first: 1, first + second: 2, 10**6: 3}
     for limit, count in [*limits.items(), (first, 1)]:
-        with open_shards(bucket, "train", max_copied_bytes=limit) as shards:
+        with open_shards(bucket, "train", cache=ShardCache(limit)) as shards:
             order = np.random.default_rng(limit).permutation(25)
             assert shards.read(order) == [contents[n] for n in order]
         names = [name for name in copies(cache) if not name.endswith(".npy")]
@@ -319,9 +318,9 @@ def test_copies_have_a_limit(directory, cache):
 
 def test_the_places_of_records_are_found_once(directory, monkeypatch):
     bucket = f"file://{directory}"
-    open_shards(bucket, "train", max_copied_bytes=0).close()
+    open_shards(bucket, "train", cache=ShardCache(0)).close()
     monkeypatch.setattr("shutil.copyfileobj", lambda *_: 1 / 0)
-    with open_shards(bucket, "train", max_copied_bytes=0) as shards:
+    with open_shards(bucket, "train", cache=ShardCache(0)) as shards:
         assert shards.read([24, 3]) == [numbered(25)[n] for n in (24, 3)]
 
 
@@ -332,7 +331,7 @@ def test_the_oldest_copies_make_room(directory, cache, tmp_path):
     os.utime(cache / "older", (0, 0))
     total = sum(sizes(directory))
     for limit, kept in ((total + 150, "old"), (total, None)):
-        open_shards(f"file://{directory}", "train", max_copied_bytes=limit)
+        open_shards(f"file://{directory}", "train", cache=ShardCache(limit))
         left = {path.name for path in cache.iterdir()} & {"old", "older"}
         assert left == ({kept} if kept else set())
         assert len(copies(cache / shards_of(cache))) == 3
@@ -345,7 +344,7 @@ def shards_of(cache):
 
 
 def test_a_record_that_changed_in_the_bucket_is_an_error(directory):
-    shards = open_shards(f"file://{directory}", "train", max_copied_bytes=0)
+    shards = open_shards(f"file://{directory}", "train", cache=ShardCache(0))
     damage_flipped(directory / shard_name("train", 0, 3))
     with pytest.raises(OSError, match="another checksum") as error:
         shards.read(range(25))
@@ -361,7 +360,7 @@ def test_what_reading_a_bucket_needs_is_missed_at_once(directory, monkeypatch):
     bucket = f"file://{directory}"
     open_shards(bucket, "train").close()
     with pytest.raises(OSError, match="Install gcsfs"):
-        open_shards(bucket, "train", max_copied_bytes=0)
+        open_shards(bucket, "train", cache=ShardCache(0))
 
 
 def test_what_a_kill_has_left_of_a_copy_is_removed(directory, cache):

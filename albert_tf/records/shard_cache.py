@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,16 +30,6 @@ _LEFT_SECONDS = 3600.0
 _PASSING = 2
 
 Spans = tuple[np.ndarray, np.ndarray]
-
-
-class _Shard(Protocol):
-    """A shard's entry in metadata.json."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def num_bytes(self) -> int: ...
 
 
 class ShardCopy(NamedTuple):
@@ -97,24 +87,25 @@ class ShardCache:
         self._in_use: dict[str, int] = {}
 
     def copies(
-        self, fingerprint: str, shards: Sequence[_Shard]
+        self, fingerprint: str, shards: Sequence[tuple[str, int]]
     ) -> list[ShardCopy]:
-        """Returns the place of each shard of a set; makes room for them."""
+        """Returns the places of a set's shards, for which it makes room.
+
+        Each has a name and a number of bytes.
+        """
         cache = _own_cache()
+        directory = os.path.join(cache, fingerprint)
         self._in_use.pop(fingerprint, None)
         room = self._max_bytes - sum(self._in_use.values())
-        ends = itertools.accumulate(shard.num_bytes for shard in shards)
+        ends = itertools.accumulate(num_bytes for _, num_bytes in shards)
         kept = [end for end in ends if end <= room]
-        directory = os.path.join(cache, fingerprint)
+        self._in_use[fingerprint] = max(kept, default=0)
         copies = [
             ShardCopy(
-                os.path.join(directory, shard.name),
-                n < len(kept),
-                self._passing,
+                os.path.join(directory, name), n < len(kept), self._passing
             )
-            for n, shard in enumerate(shards)
+            for n, (name, _) in enumerate(shards)
         ]
-        self._in_use[fingerprint] = max(kept, default=0)
         os.makedirs(directory, exist_ok=True)
         os.utime(directory)
         # Another process may remove the same.

@@ -122,7 +122,8 @@ class ShardSet(contextlib.AbstractContextManager):
         self._paths = [os.path.join(directory, shard.name) for shard in shards]
         copies: Sequence[ShardCopy | None] = [None] * len(shards)
         if files.is_remote(directory):
-            copies = cache.copies(self.fingerprint, shards)
+            sizes = [(shard.name, shard.num_bytes) for shard in shards]
+            copies = cache.copies(self.fingerprint, sizes)
             if not all(copy.stays for copy in copies):
                 # Fails now, and not in training, if its package is missing.
                 object_stores.ObjectStore(directory.partition("://")[0])

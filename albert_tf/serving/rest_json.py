@@ -17,6 +17,16 @@ from albert_tf.io.json_files import parse_json
 _MAX_DEPTH = 16
 
 
+def request_fields(body: bytes, *known: str) -> dict[str, Any]:
+    """Returns the object in a request; raises UserError for other keys."""
+    fields = parse_json(body, "The request")
+    unknown = ", ".join(shown(name) for name in fields if name not in known)
+    require(
+        not unknown, f"Expected the keys {', '.join(known)}; got {unknown}."
+    )
+    return fields
+
+
 def read_request(
     body: bytes, model: ExportedModel
 ) -> tuple[str, dict[str, np.ndarray], bool]:
@@ -25,12 +35,7 @@ def read_request(
     Raises:
         UserError: for what is no request for the model.
     """
-    fields = parse_json(body, "The request")
-    known = ("signature_name", "instances", "inputs")
-    unknown = ", ".join(shown(name) for name in fields if name not in known)
-    require(
-        not unknown, f"Expected the keys {', '.join(known)}; got {unknown}."
-    )
+    fields = request_fields(body, "signature_name", "instances", "inputs")
     by_row = "instances" in fields
     require(
         by_row != ("inputs" in fields),

@@ -3,8 +3,8 @@
 import json
 
 from albert_tf.config import require, shown
-from albert_tf.io.json_files import parse_json
 from albert_tf.search.index import DEFAULT_RANKING, DEFAULT_TOP_K, Index, answer
+from albert_tf.serving.rest_json import request_fields
 
 # The most passages in a response.
 _MAX_TOP_K = 100
@@ -16,12 +16,7 @@ def search_response(body: bytes, index: Index) -> bytes:
     Raises:
         UserError: for what is no request for the index.
     """
-    fields = parse_json(body, "The request")
-    known = ("query", "top_k", "ranking")
-    unknown = ", ".join(shown(name) for name in fields if name not in known)
-    require(
-        not unknown, f"Expected the keys {', '.join(known)}; got {unknown}."
-    )
+    fields = request_fields(body, "query", "top_k", "ranking")
     query = fields.get("query", "")
     require(
         isinstance(query, str) and bool(query.strip()),

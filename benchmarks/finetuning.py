@@ -106,7 +106,7 @@ def _turn(
             batch = source.batch(number)
             rows += int(batch["example_weights"].sum())
             if source.training:
-                trainer.train_step(batch)
+                trainer.train_steps([batch])
             else:
                 trainer.evaluation_step(batch, with_outputs=True)
         job = "training" if source.training else "evaluation"

@@ -84,7 +84,7 @@ def _ours(work: Workload, batch: Batch, variant: str) -> Jobs:
         return model.encode(features, training=False)["sequence_output"]
 
     return {
-        TRAINING: lambda: trainer.train_step(batch).loss,
+        TRAINING: lambda: trainer.train_steps([batch])[0].loss,
         POOLED: lambda: pooled().numpy(),
         STATES: lambda: states().numpy(),
     }

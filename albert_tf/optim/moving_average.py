@@ -11,10 +11,10 @@ from keras import ops
 class MovingAverage:
     """Averages of variables: a = d · a + (1 - d) · w after every update.
 
-    d = min(decay, (1 + n) / (10 + n)) after n earlier updates, so that early
-    weights are soon forgotten (as in TensorFlow's ExponentialMovingAverage
-    with num_updates). `averages`, float32 and part of a checkpoint, are in the
-    order of the variables and start at their values.
+    d = min(decay, (1 + n) / (10 + n)) after n earlier steps, skipped ones too,
+    so that early weights are soon forgotten (as in TensorFlow's
+    ExponentialMovingAverage with num_updates). `averages`, float32 and part of
+    a checkpoint, are in the order of the variables and start at their values.
     """
 
     def __init__(
@@ -36,10 +36,10 @@ class MovingAverage:
         self,
         average: keras.Variable,
         weight: Tensor,
-        updates: Tensor | int,
+        steps: Tensor | int,
     ) -> None:
-        """Moves an average, or a replica's copy, after earlier `updates`."""
-        n = ops.cast(updates, "float32")
+        """Moves an average, or a replica's copy, after earlier `steps`."""
+        n = ops.cast(steps, "float32")
         decay = ops.minimum(self.decay, (1.0 + n) / (10.0 + n))
         # Unlike d · a + (1 - d) · w exact where weight and average are equal.
         step = (1.0 - decay) * (ops.cast(weight, "float32") - average)

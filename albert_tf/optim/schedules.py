@@ -21,15 +21,15 @@ DECAYS: dict[str, Callable] = {
 def learning_rate_at(
     step: Tensor | int, config: OptimizerConfig, num_train_steps: int
 ) -> Tensor:
-    """Returns the learning rate (scalar float32) after `step` updates.
+    """Returns the learning rate (scalar float32) after `step` steps.
 
-    Updates count from 1, so that the first has a rate above 0. Linear warm-up
-    to the peak over num_warmup_steps, then the decay over the remaining steps
+    Steps, skipped ones too, count from 1: the first has a rate above 0. Warm-up
+    is linear to the peak in num_warmup_steps, then the decay over the others
     to end_learning_rate after the last, without a jump. A constant rate stays
     at its peak.
 
     With original_schedule as in google-research/albert (optimization.py):
-    updates count from 0, so that the first has rate 0, and the decay counts
+    steps count from 0, so that the first has rate 0, and the decay counts
     from the start of the run, so that the rate jumps after the warm-up.
     """
     warmup = float(config.num_warmup_steps)
@@ -38,7 +38,7 @@ def learning_rate_at(
         decay_start, decay_steps = 0.0, float(num_train_steps)
     else:
         number = number + 1.0
-        # The first update after the warm-up, or of all, has the peak rate.
+        # The first step after the warm-up, or of all, has the peak rate.
         decay_start, decay_steps = warmup + 1.0, num_train_steps - warmup
     rising = config.learning_rate * (number / max(warmup, 1.0))
     left = 1.0 - (number - decay_start) / max(decay_steps, 1.0)

@@ -209,11 +209,6 @@ class Trainer(Evaluator):
             return self._average.in_place()
         return contextlib.nullcontext()
 
-    def train_step(self, batch: Batch) -> StepResult:
-        """Runs one step (see `train_steps`)."""
-        (result,) = self.train_steps([batch])
-        return result
-
     def train_steps(
         self,
         batches: Sequence[Batch],

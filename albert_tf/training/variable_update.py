@@ -46,7 +46,8 @@ class VariableUpdate:
         """Counts a step, and updates the variables that have a gradient.
 
         Every replica calls it with the same values. Where the step is not
-        usable, no variable and no moment changes.
+        usable, no variable and no moment changes, and `optimizer.iterations`
+        counts it all the same: they are steps and not updates.
         """
         tf.distribute.get_replica_context().merge_call(
             self._update_replicas, args=(gradients, rate, usable)

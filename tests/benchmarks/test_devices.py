@@ -48,7 +48,7 @@ def test_the_first_scalars_are_those_of_training(program, work):
     names = program.description["scalars"]
     assert found.shape == (CHECKED_STEPS, len(names))
     for step in found:
-        expected = tf.nest.flatten(trainer.train_step(random_batch(work)))
+        expected = tf.nest.flatten(trainer.train_steps([random_batch(work)])[0])
         for name, *values in zip(names, step, expected, strict=True):
             assert values[0] == pytest.approx(values[1], rel=1e-4), name
 

@@ -131,7 +131,7 @@ def test_a_step_equals_the_textbook_step(make_trainer, shards_dir):
     optimizer.build(variables)
     optimizer.apply([tf.convert_to_tensor(g) * (0.5 / norm) for g in gradients])
 
-    result = trainer.train_step(batch)
+    result = trainer.train_steps([batch])[0]
 
     assert result.gradient_norm == pytest.approx(norm, rel=1e-5)
     assert result.learning_rate == pytest.approx(0.005)
@@ -149,7 +149,7 @@ def test_a_step_equals_the_textbook_step(make_trainer, shards_dir):
     assert 1.0 not in ratios.values()
     assert int(trainer.optimizer.iterations.numpy()) == 1
     average += (1 - 1 / 10) * (np.array(weight) - average)
-    trainer.train_step(batch)
+    trainer.train_steps([batch])
     value = np.array(weight)
     average += (1 - 2 / 11) * (value - average)
     # The model is the average in its context; afterwards itself again.
@@ -176,7 +176,7 @@ def whole_batches(make_trainer, shards_dir):
     trainer = make_trainer(**SPLIT)
     source = make_batches(shards_dir, BATCH_SIZE)
     losses = [
-        trainer.train_step(uneven(source.batch(step))).loss
+        trainer.train_steps([uneven(source.batch(step))])[0].loss
         for step in range(STEPS)
     ]
     return losses, weights_of(trainer)
@@ -270,14 +270,14 @@ def test_single_segments_train_the_masked_lm_alone(
     )
     norm = tf.linalg.global_norm([g for g in gradients if g is not None])
 
-    result = trainer.train_step(batch)
+    result = trainer.train_steps([batch])[0]
 
     assert not any("order" in name for name in result.sums)
     total, weight = result.sums["masked_lm_loss"]
     assert total / weight == pytest.approx(float(loss), rel=1e-6)
     assert result.gradient_norm == pytest.approx(float(norm), rel=1e-5)
     for step in (1, 2):
-        trainer.train_step(source.batch(step))
+        trainer.train_steps([source.batch(step)])
     untouched = {
         path for path in before if "sentence_order" in path or "pooler" in path
     }
@@ -297,7 +297,7 @@ def test_a_loss_without_weight_is_reported_and_trains_nothing(
 ):
     trainer = make_trainer(loss_weight=0.0, weight_decay_rate=0.1)
     before = weights_of(trainer)
-    result = trainer.train_step(make_batches(shards_dir).batch(0))
+    result = trainer.train_steps([make_batches(shards_dir).batch(0)])[0]
     assert result.sums["sentence_order_loss"][0] > 0
     changed = changed_paths(before, trainer)
     assert any("word_embeddings" in path for path in changed)
@@ -313,9 +313,9 @@ def test_dropout_depends_on_the_seed_and_the_step(make_trainer, shards_dir):
     other.model.set_weights(one.model.get_weights())
     norms = []
     for trainer in (one, one, other):
-        norms.append(trainer.train_step(batch).gradient_norm)
+        norms.append(trainer.train_steps([batch])[0].gradient_norm)
     one.optimizer.iterations.assign(0)
-    assert one.train_step(batch).gradient_norm == norms[0]
+    assert one.train_steps([batch])[0].gradient_norm == norms[0]
     assert len(set(norms)) == 3
 
 
@@ -365,11 +365,11 @@ def test_skipped_steps_change_no_weight_on_any_replica(
 ):
     trainer = make_trainer(replicas=2, precision="float16", ema_decay=0.9)
     source = make_batches(shards_dir)
-    trainer.train_step(source.batch(0))
+    trainer.train_steps([source.batch(0)])
     before = weights_of(trainer)
     # Rows of the first and of the second replica.
     for row in (0, 7):
-        result = trainer.train_step(poisoned(source.batch(1), row))
+        result = trainer.train_steps([poisoned(source.batch(1), row)])[0]
         assert result.skipped == result.nonfinite == 1
     # A loss above the limit.
     (result,) = trainer.train_steps([source.batch(1)], loss_limit=1.0)
@@ -382,7 +382,7 @@ def test_skipped_steps_change_no_weight_on_any_replica(
     for variable in trainer.model.trainable_variables:
         first, second = variable.value.values
         np.testing.assert_array_equal(first, second)
-    result = trainer.train_step(source.batch(2))
+    result = trainer.train_steps([source.batch(2)])[0]
     assert result.skipped == result.nonfinite == 0
 
 
@@ -396,23 +396,23 @@ def test_float16_adapts_its_loss_scale(make_trainer, shards_dir):
     batch = make_batches(shards_dir).batch(0)
     before = weights_of(trainer)
     of_model = {v.path for v in trainer.model.trainable_variables}
-    result = trainer.train_step(batch)
+    result = trainer.train_steps([batch])[0]
     assert (result.skipped, result.nonfinite) == (1, 0)
     assert not of_model & changed_paths(before, trainer)
     scales = []
     while result.skipped:
         scales.append(result.loss_scale)
         assert len(scales) < 40
-        result = trainer.train_step(batch)
+        result = trainer.train_steps([batch])[0]
     assert scales == [2.0 ** (40 - n) for n in range(len(scales))]
     assert of_model <= changed_paths(before, trainer)
     # Far below what overflows.
     scale = 2.0**10
     variables["loss_scale/scale"].assign(scale)
     variables["loss_scale/good_steps"].assign(1998)
-    trainer.train_step(batch)
+    trainer.train_steps([batch])
     assert float(variables["loss_scale/scale"]) == scale
-    trainer.train_step(batch)
+    trainer.train_steps([batch])
     assert float(variables["loss_scale/scale"]) == 2 * scale
     assert int(variables["loss_scale/good_steps"]) == 0
 
@@ -426,7 +426,8 @@ def test_less_precise_arithmetic_takes_nearly_the_same_steps(
     for name in ("float32", "bfloat16", "float16"):
         trainer = make_trainer(precision=name)
         losses[name] = [
-            trainer.train_step(source.batch(step)).loss for step in range(5)
+            trainer.train_steps([source.batch(step)])[0].loss
+            for step in range(5)
         ]
         dtypes = {v.dtype for v in trainer.model.trainable_variables}
         assert dtypes == {"float32"}
@@ -457,7 +458,7 @@ def test_frozen_variables_stay_and_layers_below_move_less(
     of_model = [v.path for v in slow.model.trainable_variables]
     moved = []
     for trainer in (plain, slow):
-        trainer.train_step(batch)
+        trainer.train_steps([batch])
         after = weights_of(trainer)
         moved.append({path: after[path] - before[path] for path in of_model})
     expected = {
@@ -558,7 +559,7 @@ def test_parts_of_a_batch_are_cut_to_their_widths(small_config):
             config.optimizer,
             override(config.training, {"micro_batch_size": micro_batch_size}),
         )
-        return trainer, trainer.train_step(batch)
+        return trainer, trainer.train_steps([batch])[0]
 
     parts = {**batch, "part_widths": np.array([4, 4, 12], np.int32)}
     reference, expected = step(batch, 0)

@@ -43,9 +43,9 @@ _NEVER: dict[str, dict] = dict.fromkeys(
     ),
     _NONE,
 )
-# Of outputs that are learned with a loss: what they are, and the arguments with
-# which a metric takes them; it takes none where there are no arguments. Metrics
-# without an entry take any number.
+# By the loss of an output: what the output is, and the arguments with which a
+# metric takes it. A metric with no arguments here does not take it at all; one
+# without an entry always does.
 _ARGUMENTS: dict[Any, tuple[str, dict[str, dict]]] = {
     # A threshold would be compared with the logit of each class by itself.
     weighted_cross_entropy: (

@@ -15,7 +15,6 @@ import re
 import shutil
 import struct
 import sys
-import tempfile
 import uuid
 import zipfile
 import zlib
@@ -268,7 +267,7 @@ def _either(local: Callable[[Path], Any], remote: str, path: Path) -> Any:
 @functools.cache
 def _tensorflow() -> Any:
     """Returns TensorFlow, imported without its start-up log."""
-    with tempfile.TemporaryFile() as captured, stderr_to(captured):
+    with builtins.open(os.devnull, "wb") as nowhere, stderr_to(nowhere):
         import tensorflow as tf
     return tf
 

@@ -174,6 +174,14 @@ def test_what_is_missing_is_the_same_error_everywhere(directory, act):
         act(f"{directory}/nowhere")
 
 
+def test_remote_paths_need_no_directory_for_temporary_files(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    files._tensorflow.cache_clear()
+    assert files.isdir(f"file://{tmp_path}")
+
+
 def test_an_unknown_scheme_is_an_error_of_the_system():
     with pytest.raises(OSError, match="Protocol not known: nosuch") as error:
         files.exists("nosuch://a/b")

@@ -47,9 +47,10 @@ def test_texts_give_the_same_ids(tiny_tokenizer, sentences, lower, accents):
 
 
 @settings(deadline=None)
-@given(text=st.text())
+@given(text=st.text(st.characters(exclude_categories=["Cs", "Cn"])))
 def test_clean_up_is_the_same(make_model, text):
-    # Their tables are older: some young characters do not decompose there.
+    # Characters that this Python does not know may have lower case there; some
+    # young ones do not decompose there.
     theirs = tokenizers.normalizers.NFKD().normalize_str(text)
     assume(theirs == unicodedata.normalize("NFKD", text))
     # Without a character map the clean-up is all that the normalizer does.

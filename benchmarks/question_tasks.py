@@ -28,7 +28,7 @@ def article_of(article: Article, question: dict[str, Any]) -> str:
 
 
 def form_of_answer(article: Article, question: dict[str, Any]) -> str:
-    """Returns what a question is answered with; "" if it has no answer."""
+    """Returns the form of a question's first answer; "" without answers."""
     del article
     if not question["answers"]:
         return ""

@@ -35,10 +35,10 @@ _GLUE = ("SST-2", "MRPC", "STS-B")
 # One of these, and of questions, is held out.
 _HELD_OUT_ARTICLE = 4
 _HELD_OUT_QUESTION = 6
-# What says to bin.finetune which task it is; others are "classification".
-_TASK_FLAGS = {name: f"--task={name}" for name in _GLUE} | {
-    "entities": "--columns=word=0,tag=1",
-    "questions": "--task=SQuAD2.0",
+# The task by which bin.finetune knows each; others are "classification".
+_TASK_FLAGS = {name: (f"--task={name}",) for name in _GLUE} | {
+    "entities": ("--task=custom", "--columns=word=0,tag=1"),
+    "questions": ("--task=SQuAD2.0",),
 }
 _SUITE = (*_GLUE, *QUESTION_TASKS, *MADE_TASKS, "questions")
 
@@ -137,7 +137,7 @@ def _finetune(name: str, data_dir: str, seed: int) -> None:
             sys.executable,
             "-m",
             "bin.finetune",
-            _TASK_FLAGS.get(name, "--task=classification"),
+            *_TASK_FLAGS.get(name, ("--task=classification",)),
             f"--data_dir={data_dir}",
             f"--init_from={FLAGS.init_from}",
             f"--run_dir={run_dir}",

@@ -160,7 +160,7 @@ def report(
 
 
 def _expected_by_chance(results: Mapping[str, TableResults]) -> str:
-    """Returns how many verdicts chance alone gives; empty: none has a p."""
+    """Returns the verdicts expected by chance; "" if none has a p."""
     number = sum(
         not math.isnan(finding.p_value) and not finding.problem
         for found in results.values()

@@ -101,7 +101,7 @@ def _sentence_accuracy(evaluation: Mapping[str, float]) -> dict[str, float]:
 
 
 def _segments(measure: str) -> str:
-    """Returns what a column says of random segments; empty: nothing."""
+    """Returns the origin of random segments, in words; "" for others."""
     if measure not in RANDOM_SEGMENTS:
         return ""
     return f" with {RANDOM_SEGMENTS[measure][0]}"
@@ -200,7 +200,7 @@ class TableResults:
         return self._figures(name, lambda cell: cell.pretraining)
 
     def minutes(self, name: str) -> list[float]:
-        """Returns how long a row's pretraining took, of seeds not killed."""
+        """Returns the minutes of each whole run of a row's pretraining."""
         found = []
         for cell in self.cells:
             entry = self.ledger.entry(cell.pretraining)

@@ -56,7 +56,7 @@ def test_a_task_has_no_settings_but_the_seed(suite, tmp_path):
         "run_dir": f"{tmp_path}/suite/runs/SST-2/1",
         "seed": "1",
     }
-    assert second["columns"] == "word=0,tag=1"
+    assert (second["task"], second["columns"]) == ("custom", "word=0,tag=1")
     assert second["data_dir"] == f"{tmp_path}/suite/tasks/entities"
 
 

@@ -1,10 +1,11 @@
 """The step's program by JAX against TensorFlow's own step, and for a TPU.
 
 A process of its own runs each: `run_step.py` is a program that needs no more
-than JAX.
+than JAX. The two programs beside it, of a peer and of attention alone, run.
 """
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -77,3 +78,31 @@ def test_a_tpus_compiler_takes_the_step(tmp_path, name, number):
     assert (found["reduced_bytes"] > 0) == (number > 1)
     assert 0 < found["memory_bytes"] < 2**30
     assert found["flops"] > 0 and found["bytes_accessed"] > 0
+
+
+def lines_of(module, *flags):
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.devices.{module}", *flags],
+        cwd=ROOT,
+        env=os.environ | {"KERAS_BACKEND": "jax"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_peer_learns_its_batch():
+    flags = ["--preset=tiny", "--batch_size=2", "--max_seq_length=32"]
+    (found,) = lines_of("run_peer", *flags, "--repeats=1", "--eager")
+    first, *_, last = found["losses"]
+    assert last < first
+    assert found["step_seconds"] > 0 and found["back_to_back_seconds"] > 0
+
+
+def test_chunks_of_attention_take_less_memory():
+    flags = ["--lengths=1024", "--num_tokens=1024", "--num_heads=2"]
+    whole, chunks = lines_of("run_attention", *flags, "--repeats=1")
+    assert (whole["form"], chunks["form"]) == ("with_weights", "plain")
+    assert chunks["temporary_bytes"] < whole["temporary_bytes"]
+    assert whole["seconds"] > 0 and chunks["seconds"] > 0

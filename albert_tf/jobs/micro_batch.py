@@ -90,7 +90,8 @@ def example_bytes(
     # Where there are several chunks of queries, only one has weights at a time.
     passing = weights if seq_length > LONGEST_CHUNK else 0
     weights -= passing
-    of_attention = 4 * model.hidden_size + weights
+    # Query, key, value, context and attention output.
+    of_attention = 5 * model.hidden_size + weights
     values = {
         "none": layers * (vectors + weights),
         "selective": layers * (vectors + weights - of_attention) + of_attention,

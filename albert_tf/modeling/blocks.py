@@ -67,15 +67,11 @@ def _fused_add_and_norm(
 
 
 class _SubLayer(ConfiguredLayer):
-    """Computes `LayerNorm(hidden + dropout(x @ kernel + bias))`.
+    """Ends with `LayerNorm(hidden + dropout(x @ kernel + bias))`.
 
-    `call` computes x of hidden and ends with the product, so that `remat` can
-    compute it again by itself. `add_and_norm` does what follows the bias, which
-    is added
-
-    - in inference, and to quantized kernels, by `call`: a Dense layer;
-    - in training by `add_and_norm`, in one pass over memory with dropout,
-      sum and normalisation (`_fused_add_and_norm`).
+    In training the bias is added in one pass over memory with dropout, sum and
+    normalisation (`_fused_add_and_norm`); in inference, and to what a quantized
+    kernel makes, by the Dense layer.
     """
 
     output_dense: keras.layers.Dense
@@ -83,16 +79,16 @@ class _SubLayer(ConfiguredLayer):
     output_dropout: ExampleDropout
 
     def _fuses_bias(self, training: bool) -> bool:
-        """Returns whether `add_and_norm` adds the bias, not `call`."""
+        """Returns whether `_add_and_norm` adds the bias."""
         return training and not _is_quantized(self.output_dense)
 
     def _output_projection(self, x: Tensor, training: bool) -> Tensor:
-        """Returns `call`'s `[..., H]` of x `[..., width]`."""
+        """Returns `[..., H]` of x `[..., width]`, for `_add_and_norm`."""
         if self._fuses_bias(training):
             return ops.matmul(x, self.output_dense.kernel)
         return self.output_dense(x)
 
-    def add_and_norm(
+    def _add_and_norm(
         self,
         output: Tensor,
         hidden: Tensor,
@@ -103,8 +99,8 @@ class _SubLayer(ConfiguredLayer):
         """Returns `[batch, n, H]`: dropout, residual connection, normalisation.
 
         Args:
-            output: of `call`, `[batch * n, H]`.
-            hidden: its input `[batch, n, H]`.
+            output: the product `[batch * n, H]`.
+            hidden: what is added, `[batch, n, H]`.
             dropout_keys: `[batch]` or None, see ExampleDropout.
             positions: of the states, `[batch, n]` or `[1, n]`.
             training: whether dropout is on.
@@ -160,28 +156,29 @@ class SelfAttention(_SubLayer):
         dropout_keys: Tensor | None = None,
         training: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Returns the output `[batch * n, H]` and the weights.
+        """Returns the states `[batch, n, H]` and the attention weights, if any.
 
         Args:
             hidden: `[batch, seq, H]`, the states that are attended to.
-            queries: `[batch, n, H]`, the states whose context is computed;
-                None: all.
+            queries: `[batch, n, H]`, the states that attend; None: all.
             positions: of the queries, `[batch, n]` or `[1, n]`.
             attend: a row of FORMS with the mask of hidden.
             dropout_keys: `[batch]` or None, see ExampleDropout.
             training: whether dropout is on.
         """
         width = self.config.hidden_size
-        flat = ops.reshape(hidden, (-1, width))
-        flat_queries = flat
-        if queries is not None:
+        flat = flat_queries = ops.reshape(hidden, (-1, width))
+        if queries is None:
+            queries = hidden
+        else:
             flat_queries = ops.reshape(queries, (-1, width))
-        length, count = ops.shape(hidden)[1], ops.shape(positions)[1]
+        length, count = ops.shape(hidden)[1], ops.shape(queries)[1]
+        weight_keys = stream_keys(dropout_keys, _WEIGHTS)
 
         def dropout(weights: Tensor, positions: Tensor) -> Tensor:
             rows = self._weight_rows(positions)
             return self.probs_dropout(
-                weights, keys=dropout_keys, training=training, rows=rows
+                weights, keys=weight_keys, training=training, rows=rows
             )
 
         context, weights = attend(
@@ -192,7 +189,11 @@ class SelfAttention(_SubLayer):
             dropout=dropout,
         )
         context = ops.reshape(context, (-1, width))
-        return self._output_projection(context, training), weights
+        output = self._output_projection(context, training)
+        output_keys = stream_keys(dropout_keys, _OUTPUT)
+        return self._add_and_norm(
+            output, queries, output_keys, positions, training
+        ), weights
 
     def _split_heads(self, x: Tensor, length: int) -> Tensor:
         """Returns `[batch, length, heads, H / heads]` of `[..., H]`."""
@@ -236,15 +237,35 @@ class FeedForward(_SubLayer):
         self.layer_norm = self.make_layer_norm()
         self.output_dropout = self.make_dropout(config.hidden_dropout_prob)
 
-    def call(self, hidden: Tensor, training: bool = False) -> Tensor:
-        """Returns the output `[batch * n, H]` for hidden `[batch, n, H]`."""
+    def call(
+        self,
+        hidden: Tensor,
+        *,
+        positions: Tensor,
+        dropout_keys: Tensor | None = None,
+        training: bool = False,
+    ) -> Tensor:
+        """Returns `[batch, n, H]` for hidden `[batch, n, H]`.
+
+        `LayerNorm(hidden + dropout(activation(hidden W1 + b1) W2 + b2))`.
+
+        Args:
+            hidden: the states.
+            positions: of the states, `[batch, n]` or `[1, n]`.
+            dropout_keys: `[batch]` or None, see ExampleDropout.
+            training: whether dropout is on.
+        """
         flat = ops.reshape(hidden, (-1, self.config.hidden_size))
         if not self._fuses_bias(training) or _is_quantized(self.intermediate):
-            return self._output_projection(self.intermediate(flat), training)
-        return recomputed_product(_biased_activation, self.activation)(
-            ops.cast(self.output_dense.kernel, self.compute_dtype),
-            product(flat, self.intermediate.kernel),
-            self.intermediate.bias,
+            output = self._output_projection(self.intermediate(flat), training)
+        else:
+            output = recomputed_product(_biased_activation, self.activation)(
+                ops.cast(self.output_dense.kernel, self.compute_dtype),
+                product(flat, self.intermediate.kernel),
+                self.intermediate.bias,
+            )
+        return self._add_and_norm(
+            output, hidden, dropout_keys, positions, training
         )
 
 
@@ -283,30 +304,24 @@ class TransformerBlock(CompositeLayer):
             apply_attention: in place of the block's attention; positional
                 arguments are those that it differentiates (`recomputed`).
         """
-        attention, feed_forward = self.attention, self.feed_forward
         if read_positions is None:
             positions = ops.arange(ops.shape(hidden)[1], dtype="int32")[None]
-            residual, queries = hidden, []
+            queries = []
         else:
             positions = read_positions
-            residual = states_at(hidden, positions)
-            queries = [residual]
-        attention_keys = stream_keys(dropout_keys, _ATTENTION)
-        output, weights = (apply_attention or attention)(
+            queries = [states_at(hidden, positions)]
+        hidden, weights = (apply_attention or self.attention)(
             hidden,
             *queries,
             positions=positions,
             attend=attend,
-            dropout_keys=stream_keys(attention_keys, _WEIGHTS),
+            dropout_keys=stream_keys(dropout_keys, _ATTENTION),
             training=training,
         )
-        output_keys = stream_keys(attention_keys, _OUTPUT)
-        hidden = attention.add_and_norm(
-            output, residual, output_keys, positions, training
-        )
-        output = feed_forward(hidden, training=training)
-        output_keys = stream_keys(dropout_keys, _FEED_FORWARD)
-        hidden = feed_forward.add_and_norm(
-            output, hidden, output_keys, positions, training
+        hidden = self.feed_forward(
+            hidden,
+            positions=positions,
+            dropout_keys=stream_keys(dropout_keys, _FEED_FORWARD),
+            training=training,
         )
         return hidden, weights

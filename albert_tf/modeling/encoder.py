@@ -73,8 +73,8 @@ class AlbertEncoder(ConfiguredLayer):
             remat: activation checkpointing in training, for less memory, more
                 time and equal gradients: "none", of a block only activations
                 and attention of more than LONGEST_CHUNK queries are computed
-                again; "selective", queries, keys, values, attention weights
-                and context too; "full", the whole inside of every block.
+                again; "selective", the whole of attention, its residual and
+                normalisation included; "full", the inside of every block.
             attention: its form in training: "auto"; "plain", in operations of
                 Keras; "cudnn" or "pallas", see KERNELS.
         """
@@ -171,7 +171,6 @@ class AlbertEncoder(ConfiguredLayer):
         Raises:
             UserError: when the plan has no such number of applications.
         """
-        blocks = self._applied_blocks(num_applications)
         if dropout_keys is None and training and self.seed_generator:
             # Not in every layer: what remat computes again has these masks.
             batch = ops.shape(features["input_ids"])[0]
@@ -183,21 +182,19 @@ class AlbertEncoder(ConfiguredLayer):
         remat, form = self._remat_and_form(training, output_attentions)
         mask = mask_to_logits(features["input_mask"], self.compute_dtype)
         attend = functools.partial(FORMS[form], mask_logits=mask)
-        kernels = SharedKernelGradients(blocks, self.dtype_policy, training)
+        blocks = self._applied_blocks(num_applications, remat, training)
         outputs: dict[str, Any] = {"hidden_states": [hidden]}
         if output_attentions:
             outputs["attentions"] = []
         for number, block in enumerate(blocks, start=1):
             is_last = number == len(blocks)
-            # It reads kernels through the one before: gradients add one by one.
-            with kernels.application_of(block):
-                hidden, weights = _checkpointed(block, remat)(
-                    hidden,
-                    attend=attend,
-                    dropout_keys=stream_keys(dropout_keys, number),
-                    training=training,
-                    read_positions=read_positions if is_last else None,
-                )
+            hidden, weights = block(
+                hidden,
+                attend=attend,
+                dropout_keys=stream_keys(dropout_keys, number),
+                training=training,
+                read_positions=read_positions if is_last else None,
+            )
             outputs["hidden_states"].append(hidden)
             if output_attentions:
                 outputs["attentions"].append(weights)
@@ -215,9 +212,13 @@ class AlbertEncoder(ConfiguredLayer):
         return self.remat, training_form(self.attention, self.config, dtype)
 
     def _applied_blocks(
-        self, num_applications: int | None
-    ) -> list[TransformerBlock]:
-        """Returns the block of each application; None: of all."""
+        self, num_applications: int | None, remat: str, training: bool
+    ) -> list[Callable]:
+        """Returns the block of each application, to be called in turn.
+
+        What is around a block changes no value: `remat`, and the gradients of
+        shared kernels, which are accumulated one application after another.
+        """
         total = len(self.applications)
         if num_applications is None:
             num_applications = total
@@ -227,7 +228,12 @@ class AlbertEncoder(ConfiguredLayer):
             f"from 1 to {total}, the block applications of this architecture.",
         )
         applied = self.applications[:num_applications]
-        return [self.blocks[number] for number in applied]
+        blocks = [self.blocks[number] for number in applied]
+        kernels = SharedKernelGradients(blocks, self.dtype_policy, training)
+        return [
+            kernels.application(_checkpointed(block, remat), block.weights)
+            for block in blocks
+        ]
 
     def _embed(
         self,

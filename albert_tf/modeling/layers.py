@@ -239,7 +239,6 @@ class Embeddings(ConfiguredLayer):
         training: bool = False,
     ) -> Tensor:
         """Returns `[batch, seq, E]` for ids `[batch, seq]`."""
-        length = ops.shape(input_ids)[1]
         words = ops.take(self.word_embeddings, input_ids, axis=0)
         if self.config.type_vocab_size == 1:
             segment_ids = ops.zeros_like(segment_ids)
@@ -254,13 +253,17 @@ class Embeddings(ConfiguredLayer):
             ops.cast(self.token_type_embeddings, words.dtype),
         )
         segments = ops.reshape(segments, ops.shape(words))
+        positions = self._first_positions(words)
+        hidden = self.layer_norm(words + segments + positions)
+        return self.dropout(hidden, keys=dropout_keys, training=training)
+
+    def _first_positions(self, words: Tensor) -> Tensor:
+        """Returns `[1, seq, E]` for words `[batch, seq, E]`."""
         positions = ops.cast(self.position_embeddings, words.dtype)
+        length = ops.shape(words)[1]
         if infers_shapes():
             # A stand-in may be longer than the table.
             positions = ops.broadcast_to(positions[:1], ops.shape(words)[1:])
         else:
             positions = positions[:length]
-        hidden = self.layer_norm(
-            words + segments + ops.expand_dims(positions, 0)
-        )
-        return self.dropout(hidden, keys=dropout_keys, training=training)
+        return ops.expand_dims(positions, 0)

@@ -1,7 +1,6 @@
 """Models: the encoder with heads, one class per head and one of pretraining."""
 
 import functools
-import operator
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +20,7 @@ from albert_tf.modeling.heads.pooling import (
     encoder_output,
     text_vector,
 )
-from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.modeling.inputs import ENCODER_INPUTS, checked_features
 from albert_tf.modeling.kernels import states_at
 from albert_tf.modeling.layers import (
     Config,
@@ -297,17 +296,44 @@ class AlbertModel(PretrainedModel):
             **self._text_vectors(outputs, features),
             "word_embeddings": self.encoder.embeddings.word_embeddings,
         }
-        head_outputs = [
-            head(
+        found = {} if heads_only else outputs
+        for head in self.heads.values():
+            found |= head(
                 encoded,
                 features,
                 dropout_keys=stream_keys(dropout_keys, _HEAD_STREAM),
                 training=training,
             )
+        return found
+
+    def checked(
+        self, features: dict, needed: tuple[str, ...], in_graph: bool
+    ) -> dict:
+        """Returns the features with defaults, see `checked_features`.
+
+        A graph that trains asserts nothing in `call`: the check of its batches
+        is beside it (`CheckedSteps`, the input pipeline).
+        """
+        return checked_features(
+            features,
+            self.config,
+            needed=needed,
+            positions=[n for n in self.position_features() if n in needed],
+            known=self._labels().names().union(self.features_of_heads()),
+            in_graph=in_graph,
+        )
+
+    def features_of_heads(self) -> tuple[str, ...]:
+        """Returns the heads' features beside the encoder's inputs."""
+        return sum((head.features for head in self.heads.values()), ())
+
+    def position_features(self) -> list[str]:
+        """Returns the features that are positions, whose states heads read."""
+        return [
+            head.reads
             for head in self.heads.values()
+            if head.reads in head.features
         ]
-        first = {} if heads_only else outputs
-        return functools.reduce(operator.or_, head_outputs, first)
 
     def _check_heads_only(self, options: Mapping[str, Any]) -> None:
         others = {"output_hidden_states", "output_attentions"}

@@ -6,8 +6,8 @@ tensor for each variable, so that the layers stay unchanged.
 """
 
 import collections
-import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import keras
 from keras import KerasTensor as Tensor
@@ -61,28 +61,27 @@ class SharedKernelGradients:
         self._remaining_uses = {path: n for path, n in uses.items() if n > 1}
         self._values: dict[str, tuple[Tensor, Tensor]] = {}
 
-    def application_of(
-        self, block: keras.layers.Layer
-    ) -> contextlib.AbstractContextManager:
-        """Returns a context for the next application, which is of `block`.
+    def application(
+        self, block: Callable, weights: Sequence[keras.Variable]
+    ) -> Callable:
+        """Returns `block`, which has these weights, as one of the applications.
 
-        It has all weights of the block, since it hides the values of a scope
-        around it.
+        They are called once each, in their order.
         """
         if not self._is_needed:
-            return contextlib.nullcontext()
-        return _scope(
-            (
-                variable,
-                self._kernel_for_use(variable)
-                if variable.path in self._remaining_uses
-                else _read(variable),
-            )
-            for variable in block.weights
-        )
+            return block
 
-    def _kernel_for_use(self, variable: keras.Variable) -> Tensor:
+        def apply(*arguments: Any, **options: Any) -> Any:
+            # All weights, since a scope hides the values of one around it.
+            with _scope((v, self._value_for_use(v)) for v in weights):
+                return block(*arguments, **options)
+
+        return apply
+
+    def _value_for_use(self, variable: keras.Variable) -> Tensor:
         path = variable.path
+        if path not in self._remaining_uses:
+            return _read(variable)
         if path not in self._values:
             weight = _read(variable)
             self._values[path] = weight, ops.cast(weight, self._dtype)

@@ -16,7 +16,6 @@ from albert_tf.modeling.fitting.epoch_loss import EpochLoss
 from albert_tf.modeling.fitting.labels import HeadLabels
 from albert_tf.modeling.fitting.metrics import check_metrics
 from albert_tf.modeling.heads.spans import END_NEEDS_START
-from albert_tf.modeling.inputs import checked_features
 from albert_tf.modeling.losses import WeightedSum, broadcast_weights
 
 _DATA = ("x", "y", "sample_weight")
@@ -24,18 +23,6 @@ _DATA = ("x", "y", "sample_weight")
 
 class FittableModel(CheckedSteps):
     """A model with heads whose batches may hold labels and weights."""
-
-    def features_of_heads(self) -> tuple[str, ...]:
-        """Returns the heads' features beside the encoder's inputs."""
-        return sum((head.features for head in self.heads.values()), ())
-
-    def position_features(self) -> list[str]:
-        """Returns the features that are positions, whose states heads read."""
-        return [
-            head.reads
-            for head in self.heads.values()
-            if head.reads in head.features
-        ]
 
     def _labels(self) -> HeadLabels:
         """Returns the reader of the heads' labels and weights in a batch."""
@@ -49,19 +36,6 @@ class FittableModel(CheckedSteps):
         if args and isinstance(args[0], Mapping) and type(args[0]) is not dict:
             args = (as_arrays(args[0]), *args[1:])
         return super().__call__(*args, **kwargs)
-
-    def checked(
-        self, features: dict, needed: tuple[str, ...], in_graph: bool
-    ) -> dict:
-        """Returns the features with defaults, see `checked_features`."""
-        return checked_features(
-            features,
-            self.config,
-            needed=needed,
-            positions=[n for n in self.position_features() if n in needed],
-            known=self._labels().names().union(self.features_of_heads()),
-            in_graph=in_graph,
-        )
 
     # `compile` makes its metric of the loss here; a `compile` of our own would
     # not be called when Keras loads a model.
@@ -221,7 +195,6 @@ class FittableModel(CheckedSteps):
             "with --strategy.",
         )
         if training and x is not None:
-            # `call` does not check values in a graph that trains.
             self.checked(x, self.features_of_heads(), in_graph=True)
         if self._compile_loss is not None:
             _refuse_probabilities(self._compile_config.config["loss"])

@@ -301,7 +301,7 @@ class DenseHead(Head):
             "axes.",
         )
         hidden = encoded[self.reads]
-        if training:
+        if training and self.dropout.rate:
             hidden = self._with_dropout(hidden, dropout_keys)
         scores = ops.cast(self.classifier(hidden), "float32")
         return self.outputs_of(scores, features)

@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from albert_tf.config import UserError, require
@@ -95,12 +95,12 @@ def _sound(rows: Iterable[_Line]) -> Iterator[tuple[str, str]]:
         yield location, text
 
 
-def _record_of(line: _Line, number: Callable[[str], str] = str) -> Record:
+def _record_of(line: _Line) -> Record:
     """Returns the record of a decoded line; raises UserError."""
     location, text, error = line
     if error:
         raise error
-    return json_record((location, text), number)
+    return json_record((location, text))
 
 
 def json_columns(path: str) -> dict[str, str]:
@@ -111,7 +111,7 @@ def json_columns(path: str) -> dict[str, str]:
     types: dict[str, set[str]] = {}
     for line in _rows(path):
         with contextlib.suppress(UserError):
-            for name, value in _record_of(line, Number).values.items():
+            for name, value in _record_of(line).values.items():
                 types.setdefault(name, set()).update(_types(value))
     return {name: _common_type(found) for name, found in types.items()}
 

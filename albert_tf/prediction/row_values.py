@@ -1,6 +1,7 @@
 """The values of a table's rows as they were read, whatever its form."""
 
-import json
+import base64
+import datetime
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -11,6 +12,7 @@ from albert_tf.prediction.json_inputs import json_columns
 from albert_tf.prediction.outputs import cell_of
 from albert_tf.tasks.formats.arrow import ArrowRow, text_of
 from albert_tf.tasks.formats.class_folders import TextFile
+from albert_tf.tasks.formats.json_values import json_text
 from albert_tf.tasks.formats.rows import FILE_COLUMN, LABEL_COLUMN, json_record
 from albert_tf.tasks.formats.tables import Row
 
@@ -29,7 +31,7 @@ def columns_of(table: Table) -> list[tuple[str, str]]:
 def values_of(item: Input, columns: Iterable[str]) -> dict[str, Any]:
     """Returns the values of a row by the table's columns, as JSON has them.
 
-    Numbers of JSON lines are texts, as they are written.
+    Numbers of JSON lines are Numbers; what of Arrow JSON has not is a text.
     """
     row = item.row
     if isinstance(row, ArrowRow):
@@ -46,17 +48,24 @@ def values_of(item: Input, columns: Iterable[str]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value of Arrow as JSON can hold it."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
+    """Returns a value of Arrow as JSON can hold it.
+
+    Times are in ISO 8601, bytes that are no text in Base64; NaN is null, as it
+    is for pandas, and what else is not finite `inf`.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {str(_plain(key)): _plain(v) for key, v in value.items()}
     if isinstance(value, bytes):
-        return str(text_of(value))
+        text = text_of(value)
+        return base64.b64encode(value).decode() if text is value else text
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
     return str(value)
 
 
@@ -65,8 +74,4 @@ def cell_text(value: Any, separator: str = "") -> str:
     if value is None:
         return ""
     value = cell_of(value, separator)
-    return (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False)
-    )
+    return str(value) if isinstance(value, str) else json_text(value)

@@ -2,8 +2,11 @@
 
 import csv
 import dataclasses
+import datetime
+import decimal
 import io
 import json
+import math
 from types import SimpleNamespace
 
 import pandas
@@ -196,7 +199,7 @@ def test_json_lines_keep_their_bytes(tmp_path):
     table = write(path, "out.csv").decode().splitlines()
     assert [*csv.reader(table)][:3] == [
         ["id", "text", "x", *ADDED, "error"],
-        ["1.50", "a", '["1e3", null]', 'la"nd', "0.75", "0.25", "0.75", ""],
+        ["1.50", "a", "[1e3, null]", 'la"nd', "0.75", "0.25", "0.75", ""],
         ["", "", "", "", "", "", "", json.loads(bad)["error"]],
     ]
 
@@ -227,7 +230,12 @@ def test_halves_of_emoji_are_replaced_in_parquet(tmp_path):
         (["1", '"2"', "null"], ["1", "2", None], "string"),
         (['"7"'], ["7"], "string"),
         (["null"], [None], "string"),
-        (['["a"]', '{"b": 1}'], ['["a"]', '{"b": "1"}'], "string"),
+        (['["a"]', "7"], ['["a"]', "7"], "string"),
+        # Values within others are as they were, whatever Python makes of them.
+        *(
+            ([value], [value], "string")
+            for value in ('{"b": [1, 2.50, true, null]}', "[1e400, -0.0]")
+        ),
     ],
 )
 def test_types_of_json_in_parquet(tmp_path, values, expected, type_):
@@ -301,6 +309,49 @@ def test_types_of_parquet_are_kept(tmp_path):
     assert write(path, "out.csv").decode().splitlines()[2].startswith(",,")
 
 
+def test_values_of_parquet_that_json_has_not(tmp_path):
+    moment = datetime.datetime(2024, 1, 2, 3, tzinfo=datetime.UTC)
+    of_maps = pyarrow.map_(pyarrow.string(), pyarrow.int64())
+    numbered = pyarrow.map_(pyarrow.int64(), pyarrow.list_(of_maps))
+    columns = {
+        "map": pyarrow.array([[("k", 1)], []], of_maps),
+        "within": pyarrow.array([[(2, [[("k", 1)], []])], None], numbered),
+        # Both values of a key stay.
+        "twice": pyarrow.array([[("k", 1), ("k", 2)], None], of_maps),
+        "row": [{"at": moment, "map": None, "x": [1.5, None]}, None],
+        "time": pyarrow.array([moment, None], pyarrow.timestamp("ns", "UTC")),
+        "day": [moment.date(), None],
+        "price": [decimal.Decimal("1.10"), None],
+        "bytes": [b"caf\xc3\xa9", b"\xff\x00"],
+        "number": pyarrow.array([math.nan, -math.inf]),
+    }
+    table = pyarrow.table({"text": ["a", "b"], **columns})
+    parquet.write_table(table, tmp_path / "in.parquet")
+    path = tmp_path / "in.parquet"
+    first, second = map(
+        json.loads, write(path, "out.jsonl").decode().splitlines()
+    )
+    assert {name: first[name] for name in columns} == {
+        "map": {"k": 1},
+        "within": {"2": [{"k": 1}, {}]},
+        "twice": [["k", 1], ["k", 2]],
+        "row": {"at": moment.isoformat(), "map": None, "x": [1.5, None]},
+        "time": "2024-01-02T03:00:00+00:00",
+        "day": "2024-01-02",
+        "price": "1.10",
+        "bytes": "café",
+        "number": None,
+    }
+    assert (second["map"], second["bytes"]) == ({}, "/wA=")
+    assert second["number"] == "-inf"
+    frame = pandas.read_csv(io.BytesIO(write(path, "out.csv")))
+    for name in ("map", "within", "twice", "row"):
+        assert json.loads(frame[name][0]) == first[name]
+    assert pandas.to_datetime(frame["time"])[0] == moment
+    assert frame["price"][0] == 1.1
+    assert frame["number"].isna()[0] and frame["number"][1] == -math.inf
+
+
 @pytest.mark.parametrize("mode", ["classify", "tag"])
 @pytest.mark.parametrize(
     "index",
@@ -366,6 +417,31 @@ def test_metadata_of_other_programs(tmp_path):
         parquet.write_table(table, path)
         written = io.BytesIO(write(path))
         assert parquet.read_schema(written).metadata == of_others
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet", ".tsv", ".csv"])
+def test_columns_without_a_name(tmp_path, ending):
+    """Each has a name of its own if there are several, as pandas reads them."""
+    path = tmp_path / "in.csv"
+    for header, expected in (
+        (",text,x,", ["Unnamed: 0", "text", "x", "Unnamed: 3"]),
+        (",text,x,y", ["", "text", "x", "y"]),
+    ):
+        path.write_text(f"{header}\n0,a,1,\n1,b,2,z\n")
+        written = write(path, f"out{ending}")
+        found = {".jsonl": of_json, ".parquet": of_parquet}.get(
+            ending, of_cells
+        )
+        names, _, last = found(written, ending)
+        if ending == ".csv":
+            expected = header.split(",")
+        assert names[:4] == expected
+        assert last[:4] == ["1", "b", "2", "z"]
+
+
+def of_cells(written, form):
+    lines = written.decode().splitlines()
+    return [*csv.reader(lines, delimiter=DELIMITERS[form])]
 
 
 def test_a_bad_row_keeps_its_place_and_the_others_theirs(tmp_path):

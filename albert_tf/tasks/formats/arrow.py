@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, listed, require
 from albert_tf.io import files
 from albert_tf.io.encoding import HEAD_BYTES, refuse_pointer
 from albert_tf.io.json_files import read_json
+from albert_tf.tasks.formats.json_values import Number
 from albert_tf.tasks.formats.parquet_parts import parts_of
 
 # The file by which a directory of `Dataset.save_to_disk` is recognised, and the
@@ -83,6 +84,7 @@ def read_parquet(path: str) -> ArrowTable:
             schema.names == schemas[0].names,
             f"{part} has other columns than {path}.",
         )
+    _check_columns(path, schemas[0])
     try:
         schema = arrow.unify_schemas(schemas, promote_options="permissive")
     except arrow.ArrowException as error:
@@ -175,6 +177,7 @@ def read_saved(directory: str) -> ArrowTable:
     except (OSError, arrow.ArrowException) as error:
         raise UserError(_described(directory, error)) from None
     features = info.get("features")
+    _check_columns(directory, schema)
     return _table(directory, schema, batches, num_rows, features)
 
 
@@ -186,6 +189,13 @@ def _is_plain(name: Any) -> bool:
 def _described(path: str, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
     return f"{path}: {reason.rstrip('.')}."
+
+
+def _check_columns(path: str, schema: Any) -> None:
+    require(
+        len({*map(str.strip, schema.names)}) == len(schema.names),
+        f"{path}: expected distinct columns, got {listed(schema.names, 12)}.",
+    )
 
 
 def _table(
@@ -220,19 +230,39 @@ def _table(
 def _python_rows(batch: Any) -> Iterator[dict[str, Any]]:
     """Yields the rows of a batch, as its `to_pylist` does.
 
-    Python's times lack nanoseconds, years above 9999 and some zones: columns
-    with such are texts.
+    But maps are objects. Python's times lack nanoseconds, years above 9999 and
+    some zones: columns with such are texts.
     """
     columns = []
     for column in batch.columns:
         try:
-            columns.append(column.to_pylist())
+            values = column.to_pylist()
+            if "map<" in str(column.type):
+                values = [_with_objects(v, column.type) for v in values]
+            columns.append(values)
         except (ArithmeticError, LookupError, ValueError):
             if not load_pyarrow().types.is_temporal(column.type):
                 raise
             columns.append(_times(column).to_pylist())
     for values in zip(*columns, strict=True):
         yield dict(zip(batch.schema.names, values, strict=True))
+
+
+def _with_objects(value: Any, kind: Any) -> Any:
+    """Returns a value of a type with its maps, lists of pairs, as dicts.
+
+    One with a key that is there twice stays a list.
+    """
+    types = load_pyarrow().types
+    if value is None or not types.is_nested(kind):
+        return value
+    if types.is_struct(kind):
+        return {f.name: _with_objects(value[f.name], f.type) for f in kind}
+    if not types.is_map(kind):
+        return [_with_objects(item, kind.value_type) for item in value]
+    pairs = [[key, _with_objects(item, kind.item_type)] for key, item in value]
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else pairs
 
 
 def _times(column: Any) -> Any:
@@ -280,14 +310,14 @@ def _classes(features: Any) -> dict[str, list[str]]:
 
 
 def _named(value: Any, classes: list[str] | None) -> Any:
-    """Returns a value as in JSON lines whose numbers are texts.
+    """Returns a value as in JSON lines, with Numbers.
 
     `classes` are the names that numbers stand for.
     """
     if isinstance(value, list):
         return [_named(item, classes) for item in value]
     if isinstance(value, dict):
-        return {key: _named(item, None) for key, item in value.items()}
+        return {str(key): _named(item, None) for key, item in value.items()}
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, bytes):
@@ -296,4 +326,4 @@ def _named(value: Any, classes: list[str] | None) -> Any:
         return None
     if classes and isinstance(value, int) and 0 <= value < len(classes):
         return classes[value]
-    return str(value)
+    return Number(value) if isinstance(value, int | float) else str(value)

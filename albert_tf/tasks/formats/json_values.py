@@ -1,5 +1,7 @@
 """JSON data files: a value, or one in each line, checked against a schema."""
 
+import contextlib
+import functools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +22,8 @@ _SHOWN_CHARACTERS = 60
 
 class Number(str):
     """The text of a number in JSON, as it is written."""
+
+    __slots__ = ()
 
 
 # What the json module raises, and for values nested too deeply.
@@ -111,14 +115,29 @@ def _fault(value: Any, schema: Any) -> str:
     return ""
 
 
-def shown_json(value: Any) -> str:
-    """Returns a value for a message: one line, never a long one.
+def json_text(value: Any, *, ensure_ascii: bool = False) -> str:
+    """Returns a value as JSON, in which each Number is as it was written.
 
+    It is a text where the value is nested too deeply for Python's functions.
     Bytes of Parquet, which JSON has not, are as Python shows them.
     """
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, Number):
+        return str(value)
+    inner = functools.partial(json_text, ensure_ascii=ensure_ascii)
+    with contextlib.suppress(RecursionError):
+        if isinstance(value, list):
+            return f"[{', '.join(map(inner, value))}]"
+        if isinstance(value, dict):
+            pairs = [f"{inner(key)}: {inner(v)}" for key, v in value.items()]
+            return f"{{{', '.join(pairs)}}}"
+    return json.dumps(value, ensure_ascii=ensure_ascii, default=str)
+
+
+def shown_json(value: Any) -> str:
+    """Returns a value for a message: one line, never a long one."""
+    text = json_text(value)
     if not text.isprintable():
-        text = json.dumps(value, default=str)
+        text = json_text(value, ensure_ascii=True)
     if len(text) <= _SHOWN_CHARACTERS:
         return text
     return f"{text[: _SHOWN_CHARACTERS - 1]}…"

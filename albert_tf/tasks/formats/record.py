@@ -34,8 +34,8 @@ _CHOSEN = "choices"
 class Record:
     """The columns of a row or line, and its file and line.
 
-    `values` are texts of a table, or values of JSON with numbers as they are
-    written; they are checked when they are read, and RowError is raised.
+    `values` are texts of a table, or values of JSON with Numbers; they are
+    checked when they are read, and RowError is raised.
     """
 
     values: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Record:
         if isinstance(found, bool):
             return shown_json(found)
         if isinstance(found, list) and all(isinstance(v, str) for v in found):
-            return tuple(found)
+            return tuple(map(str, found))
         if not isinstance(found, str):
             raise RowError(
                 self.location,
@@ -61,7 +61,7 @@ class Record:
                 f"as {shown(name)}",
                 f", got {shown_json(found)}",
             )
-        return found
+        return str(found)
 
     def text(self, name: str) -> str:
         """Returns the text of a column, of which there is one."""

@@ -31,7 +31,11 @@ from albert_tf.tasks.formats.json_rows import (
     object_lines,
     starts_array,
 )
-from albert_tf.tasks.formats.json_values import parse_line, shown_json
+from albert_tf.tasks.formats.json_values import (
+    Number,
+    parse_line,
+    shown_json,
+)
 from albert_tf.tasks.formats.parquet_parts import parts_in
 from albert_tf.tasks.formats.record import Record
 from albert_tf.tasks.formats.tables import (
@@ -264,12 +268,6 @@ def _opened_json(path: str, ending: str) -> Opened:
 
 
 def _opened_arrow(path: str, table: ArrowTable) -> Opened:
-    require(
-        len({*map(str.strip, table.schema.names)}) == len(table.schema.names),
-        f"{path}: expected distinct columns, got "
-        f"{listed(table.schema.names, 12)}.",
-    )
-
     def record_of(row: ArrowRow) -> Record:
         return Record(row.values, row.location)
 
@@ -310,9 +308,11 @@ def _table_records(
 ) -> tuple[list[str], Callable[[Row], Record]]:
     """Returns the columns, and a function that names the fields of a row."""
     names = [name.strip() for name in header.fields]
-    named = [name for name in names if not UNNAMED.fullmatch(name)]
+    if names.count("") > 1:
+        # As pandas names them.
+        names = [name or f"Unnamed: {n}" for n, name in enumerate(names)]
     require(
-        len(set(named)) == len(named),
+        len(set(names)) == len(names),
         f"{header.location}: expected distinct columns, got "
         f"{listed(names, 12)}.",
     )
@@ -332,15 +332,10 @@ def _table_records(
     return names, record_of
 
 
-def json_record(
-    line: tuple[str, str], number: Callable[[str], str] = str
-) -> Record:
-    """Returns the record of a line of JSON, given as location and text.
-
-    `number` returns the value of a number that is written so.
-    """
+def json_record(line: tuple[str, str]) -> Record:
+    """Returns the record of a line of JSON, given as location and text."""
     location, text = line
-    value = parse_line(location, text, number)
+    value = parse_line(location, text, Number)
     if not isinstance(value, dict):
         raise RowError(
             location, "expected an object", f", got {shown_json(value)}"

@@ -13,7 +13,7 @@ from albert_tf.config import UserError
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 from albert_tf.tasks.examples import ChoiceExample, Example, WordsExample
 from albert_tf.tasks.formats.arrow import read_parquet
-from albert_tf.tasks.formats.rows import Reading
+from albert_tf.tasks.formats.rows import Reading, open_rows
 
 
 def silent(line):
@@ -293,6 +293,21 @@ def test_parts_whose_types_differ(tmp_path):
     write_parts(tmp_path, "dev", {"text": [1]}, {"text": [["b"]]})
     with pytest.raises(UserError, match="all parts with one schema"):
         read_parquet(f"{tmp_path}/dev-00000-of-00002.parquet")
+
+
+def test_columns_of_one_name(tmp_path):
+    table = pyarrow.table([["a"], [1], [2]], names=["text", "x", "x "])
+    for names in (["text", "x", "x"], ["text", "x", "x "]):
+        paths = [tmp_path / f"a-0000{n}-of-00002.parquet" for n in range(2)]
+        for path in (tmp_path / "a.parquet", *paths):
+            parquet.write_table(table.rename_columns(names), path)
+        for path in (tmp_path / "a.parquet", paths[0]):
+            message = "parquet: expected distinct columns, got text, x, x ?.$"
+            with pytest.raises(UserError, match=message):
+                open_rows(str(path), silent)
+    save(tmp_path / "saved", table)
+    with pytest.raises(UserError, match="saved: expected distinct columns, go"):
+        open_rows(f"{tmp_path}/saved", silent)
 
 
 def test_parts_that_do_not_fit(tmp_path):

@@ -94,7 +94,7 @@ def test_rows_of_a_json_array(write):
         ("t.tsv", b"a\tb\nx\xff\ty\n", r":2: byte 1 \(0xff\) is not UTF-8"),
         ("t.tsv", "a\tb\n".encode("utf-16"), "t.tsv is UTF-16, expected UTF-8"),
         ("t.jsonl", "\n", "has no examples"),
-        ("t.jsonl", "[1]", r':1: expected an object, got \["1"\]'),
+        ("t.jsonl", "[1]", r":1: expected an object, got \[1\]"),
         ("t.json", "[\n2]", ":2: expected an object, got"),
         ("t.csv", b"PK\x03\x04\x14\0", "t.csv is an Excel workbook or another"),
     ],

@@ -8,14 +8,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from albert_tf.config import Log, UserError, listed, require, shown
+from albert_tf.config import Log, UserError, listed, require
 from albert_tf.prediction.delimited_output import DelimitedWriter
 from albert_tf.prediction.inputs import Table
 from albert_tf.prediction.modes import Mode
 from albert_tf.prediction.outputs import Rows
 from albert_tf.prediction.parquet_output import write_parquet
 from albert_tf.prediction.row_values import columns_of, values_of
-from albert_tf.tasks.formats.json_values import parse_line
 from albert_tf.tasks.formats.rows import JSON_LINES, PARQUET, ending_of
 from albert_tf.tasks.formats.tables import DELIMITERS
 
@@ -82,15 +81,21 @@ def json_rows(rows: Rows, mode: Mode, table: Table, log: Log) -> Iterator[str]:
     columns = _Columns(mode, (), False, {*names})
     columns.report(table.path, log)
     for item, prediction in rows:
+        own = values_of(item, names)
+        if not columns.types.keys().isdisjoint(own):
+            # The columns of lines on standard input are not known before.
+            columns = _Columns(mode, (), False, {*columns.taken, *own})
+            columns.report(item.row[0], log)
         cells = columns.cells(prediction)
         found = {n: v for n, v in cells.items() if v is not None}
         if table.ending != JSON_LINES:
-            yield _json({**values_of(item, names), **found})
+            yield _json({**own, **found})
         elif item.row is None:
             yield _json({"text": item.texts[0], **found})
         else:
-            location, text, *_ = item.row
-            yield _extended(location, text, found)
+            # The text of an object, with more in it.
+            text = item.row[1].strip()[:-1].rstrip()
+            yield f"{text}{', ' if own else ''}{_json(found)[1:]}"
 
 
 class _Columns:
@@ -104,6 +109,7 @@ class _Columns:
     def __init__(
         self, mode: Mode, labels: Sequence[str], flat: bool, taken: set[str]
     ) -> None:
+        self.taken = taken
         self._mode, self._labels = mode, labels if flat else ()
         types = {
             name: kind
@@ -117,15 +123,15 @@ class _Columns:
             self._names = {name: f"{name}{suffix}" for name in types}
             if taken.isdisjoint(self._names.values()):
                 break
-        self._clash = min(taken.intersection(types), default="")
+        self._clashes = sorted(taken.intersection(types))
         self.types = {self._names[n]: kind for n, kind in types.items()}
 
     def report(self, path: str, log: Log) -> None:
         """Logs which names are taken, if any."""
-        if self._clash:
+        if self._clashes:
             log(
-                f"{path} has a column {shown(self._clash)} already; the new "
-                f"ones are called {listed(self.types, 12)}."
+                f"{path} already has {listed(self._clashes, 12)}; the new "
+                f"columns are called {listed(self.types, 12)}."
             )
 
     def cells(self, found: Any) -> dict[str, Any]:
@@ -155,23 +161,6 @@ def _fields(mode: Mode, found: Any, labels: Sequence[str]) -> dict[str, Any]:
 
 def _probability(label: str) -> str:
     return f"probability_{label}"
-
-
-def _extended(location: str, text: str, added: Mapping[str, Any]) -> str:
-    """Returns the text of a JSON object with more in it.
-
-    Raises UserError where it has such keys: those of standard input were not
-    known.
-    """
-    values = parse_line(location, text)
-    taken = min(values.keys() & added.keys(), default="")
-    require(
-        not taken,
-        f"{location} has a column {shown(taken)}, which the prediction needs; "
-        "give the lines as a file, whose columns are read first.",
-    )
-    text = text.strip()[:-1].rstrip()
-    return f"{text}{', ' if values else ''}{_json(added)[1:]}"
 
 
 def _json(value: Any) -> str:

@@ -471,6 +471,47 @@ def test_literal_quotes_stay_literal(tmp_path, output):
     assert header.split("\t")[2:] == [*ADDED, "error"]
 
 
+@pytest.mark.parametrize("label", ["a, b", "a\nb", "a\rb"])
+def test_what_a_table_without_quotes_cannot_hold(tmp_path, label):
+    """It is refused before any prediction is made."""
+    path = tmp_path / "in.csv"
+    path.write_text("text,id\n")
+    inputs = read_table(str(path), (), "none", silent)
+    args = [], MODES["classify"], ["sea", label], inputs.table, silent
+    with pytest.raises(UserError) as raised:
+        write_table(io.BytesIO(), "out.csv", *args)
+    assert str(raised.value) == (
+        f"--quoting=none: {f'probability_{label}'!r} has what separates cells "
+        "or lines, and a table without quotes cannot hold it; name a .jsonl or "
+        ".parquet as --output, or leave out --quoting."
+    )
+    for name in ("out.jsonl", "out.parquet", "out.tsv"):
+        write_table(io.BytesIO(), name, *args)
+
+
+def test_lists_in_a_table_without_quotes(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text,id\na b,1\n")
+    with pytest.raises(UserError, match=r"none: '\[\"a\", \"b\"\]' has what"):
+        write(path, "out.csv", mode="tag", quoting="none")
+    # Several labels have the separator between them.
+    inputs = read_table(str(path), (), "none", silent)
+    mode = dataclasses.replace(MODES["classify"], separator=",")
+    with pytest.raises(UserError, match="none: ',' has what separates cells"):
+        write_table(io.BytesIO(), "a.csv", [], mode, [], inputs.table, silent)
+
+
+def test_a_bad_row_of_a_table_without_quotes(tmp_path):
+    """It has what fits of its cells; its message has blanks for separators."""
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"text,id\na\rb,1,2\n")
+    _, row, _ = write(path, quoting="none").decode().split("\n")
+    message = (
+        f"{path}:2: expected 2 comma-separated fields  got 3: 'a\\rb 1 2'."
+    )
+    assert row.split(",") == ["a\rb", "1", *[""] * len(ADDED), message]
+
+
 def test_texts_of_lines_are_cells_that_pandas_reads():
     """Also with a CR in them, which Python's csv module may not quote."""
     texts = ['a\rb, "c"', "\td", "e"]
@@ -513,22 +554,41 @@ def test_an_output_that_is_the_input(tmp_path):
 
 def test_names_that_are_taken(tmp_path):
     path = tmp_path / "in.csv"
-    path.write_text("text,error,probability_2\na,b,c\n")
+    path.write_text("text,error,probability,probability_2\na,b,c,d\n")
     logged = []
     header, row = write(path, log=logged.append).decode().splitlines()
     names = [f"{name}_3" for name in [*ADDED, "error"]]
-    assert next(csv.reader([header]))[3:] == names
-    assert row.startswith("a,b,c,")
+    assert next(csv.reader([header]))[4:] == names
+    assert row.startswith("a,b,c,d,")
     (line,) = logged
-    assert f"{path} has a column 'error' already; the new ones are " in line
+    message = "already has error, probability; the new columns are called pred"
+    assert line.startswith(f"{path} {message}")
     lines = tmp_path / "in.jsonl"
     lines.write_text('{"text": "a"}\n{"text": "b", "prediction": 1}\n')
     first, _ = map(json.loads, write(lines).decode().splitlines())
     assert "prediction_2" in first and "prediction" not in first
-    # What comes from standard input is not known beforehand.
-    stored = [b'{"text": "a"}\n', b'{"text": "b", "prediction": 1}\n']
-    with pytest.raises(UserError, match="line 2 has a column 'prediction',"):
-        write("-", ending=".jsonl", lines=iter(stored))
+
+
+def test_names_that_are_taken_in_lines_of_standard_input():
+    """They are not known before, and cost neither a row nor a prediction."""
+    stored = [b'{"text": "a"}\n', b"\n", b'{"text": "b", "prediction": 1}\n']
+    stored += [b"{}\n", b"c\n", b'{"text": "d", "error_2": 2, "error": 3}\n']
+    logged = []
+    lines = write("-", ending=".jsonl", lines=iter(stored), log=logged.append)
+    a, b, bad, text, d = map(json.loads, lines.decode().splitlines())
+    assert [*a] == ["text", "prediction", "probability", "probabilities"]
+    assert (b["prediction"], b["prediction_2"]) == (1, 'la"nd')
+    assert bad.keys() == {"error_2"} and text.keys() == {"text", "error_2"}
+    assert (d["error_2"], d["error"], d["prediction_3"]) == (2, 3, 'la"nd')
+    names = [*ADDED[:2], "probabilities", "error"]
+    assert logged == [
+        f"-, line {number} already has {taken}; the new columns are called "
+        f"{', '.join(f'{name}_{suffix}' for name in names)}."
+        for number, taken, suffix in (
+            (3, "prediction", 2),
+            (6, "error, prediction", 3),
+        )
+    ]
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,10 @@ JSON_LINES, PARQUET = ".jsonl", ".parquet"
 # All are read as lines.
 JSON_EXTENSIONS = (JSON_LINES, ".ndjson", ".json")
 EXTENSIONS = (*DELIMITERS, *JSON_EXTENSIONS, PARQUET)
-# Why rows may have a number more than the header has names.
+# Why rows may have a number more than the header has names, and the number of
+# those by which this is seen.
 _OF_R = " (R's write.table leaves out the name of row numbers; row.names=FALSE)"
+_HEAD_ROWS = 100
 _ADVICE = (
     "the first line of a table names its columns, and a line of JSON is an "
     "object."
@@ -203,7 +205,9 @@ def open_rows(
         lines = stored_lines(path, _ADVICE) if lines is None else lines
         rows = own_rows(path, lines, _ADVICE, delimiter, reading.quoting, log)
         header = next(rows)
-        names, record_of = _table_records(header, delimiter)
+        head = list(itertools.islice(rows, _HEAD_ROWS))
+        names, record_of = _table_records(header, head, delimiter)
+        rows = itertools.chain(head, rows)
         return Opened(header.location, rows, record_of, names, header)
     return _opened_json(path, ending)
 
@@ -304,9 +308,12 @@ def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:
 
 
 def _table_records(
-    header: Row, delimiter: str
+    header: Row, head: Sequence[Row], delimiter: str
 ) -> tuple[list[str], Callable[[Row], Record]]:
-    """Returns the columns, and a function that names the fields of a row."""
+    """Returns the columns, and a function that names the fields of a row.
+
+    `head` are the first rows.
+    """
     names = [name.strip() for name in header.fields]
     if names.count("") > 1:
         # As pandas names them.
@@ -317,10 +324,13 @@ def _table_records(
         f"{listed(names, 12)}.",
     )
 
+    is_of_r = all(
+        len(row.fields) == len(names) + 1 and row.fields[0].isdecimal()
+        for row in head
+    )
+
     def record_of(row: Row) -> Record:
         if len(row.fields) != len(names):
-            first, *others = row.fields
-            is_of_r = len(others) == len(names) and first.isdecimal()
             raise RowError(
                 row.location,
                 f"expected {len(names)} {SEPARATORS[delimiter]}-separated "

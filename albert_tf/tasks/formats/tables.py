@@ -206,10 +206,10 @@ class _Notes:
             log(f"{line}.")
         if self._escaped:
             log(
-                f"{self._escaped}: fields of {self._num_escaped} rows end in a "
-                "backslash, which is a character like others here; where it "
-                "was to escape a separator or line end, write the table with "
-                "quotes."
+                f"{self._escaped}: a field ends in a backslash (rows with such "
+                f"fields: {self._num_escaped}), which is a character like "
+                "others here; where it was to escape a separator or line end, "
+                "write the table with quotes."
             )
 
 

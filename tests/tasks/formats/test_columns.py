@@ -103,6 +103,15 @@ def test_files_of_another_form(write, name, content, message):
     assert_error(quiet, write(name, content), message)
 
 
+def test_a_row_that_is_too_long_does_not_tell_of_r(write):
+    for rows in (["1\tx", "y"], ["x", "2\ty"], ["x"] * 120 + ["1\ty"]):
+        path = write("t.tsv", "\n".join(["a", *rows]))
+        found = read_rows(path, pytest.fail)
+        message = "^[^(]*:[0-9]+: expected 1 tab-separated fields, got 2: '.*'"
+        with pytest.raises(UserError, match=message):
+            found.settled(found.records)
+
+
 def test_names_of_columns_have_no_blanks_around_them(lines):
     path = lines({" text": "x", "label ": 1, "a": 1, "a ": 2})
     assert quiet(path).columns == [" text", "label ", "a", "a "]

@@ -29,7 +29,7 @@ from albert_tf.search.index import (
 from albert_tf.search.ranking import recall
 from albert_tf.search.words import words_of
 from albert_tf.tasks.formats.rows import JSON_EXTENSIONS
-from albert_tf.tasks.formats.tables import decoded_lines
+from albert_tf.tasks.formats.tables import MARK, decoded_lines
 from bin import command_line, corpora
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _questions() -> list[str]:
         else open_plain(FLAGS.input)
     ) as file:
         lines = decoded_lines(FLAGS.input, file, "a question on each line.")
-        questions = list(map(str.strip, lines))
+        questions = [line.removeprefix(MARK).strip() for line in lines]
     require(any(questions), f"{FLAGS.input} has no question.")
     return questions
 

@@ -31,13 +31,15 @@ def decoded(
 ) -> Iterator[tuple[str, str, UserError | None]]:
     """Yields the location and text of each line, and what is wrong with it.
 
+    A byte-order mark at the start of any line is left out, for files that begin
+    with one may have been joined.
     Raises UserError for text in UTF-16 or UTF-32.
     """
     for number, line in enumerate(lines, start=1):
         location = f"{source}, line {number}"
         if number == 1:
             refuse_other_than_text(source, line)
-            line = line.removeprefix(codecs.BOM_UTF8)
+        line = line.removeprefix(codecs.BOM_UTF8)
         error = None
         try:
             text = line.decode("utf-8")

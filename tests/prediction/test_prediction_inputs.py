@@ -51,9 +51,9 @@ def of_table(tmp_path, name, content, form, *columns, of_model=()):
 )
 def test_tabs_between_texts(form, line, texts):
     assert of_lines(line + b"\r\n", form) == [Input(texts)]
-    # The mark of UTF-8.
-    marked = of_lines(b"\xef\xbb\xbf" + line, form)
-    assert marked == [Input(texts)]
+    # The mark of UTF-8, also of files that were joined.
+    marked = b"\xef\xbb\xbf" + line
+    assert of_lines(marked + b"\n" + marked, form) == [Input(texts)] * 2
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_columns_that_are_refused(tmp_path, content, form, columns, message):
 
 
 def test_a_bad_line_of_json_does_not_cost_the_others(tmp_path):
-    lines = ['{"text": "a"}', "b", '{"text": null}', '{"x": "y"}', "[1]"]
+    lines = ['{"text": "a"}', "b", '{"text": null}', '\ufeff{"x": 1}', "[1]"]
     content = "\n".join([*lines, '{"text": "\\ud800"}'])
     first, *bad, last = of_table(tmp_path, "a.jsonl", content, SINGLE)
     assert (first, last) == (Input(("a",)), Input(("\ud800",)))

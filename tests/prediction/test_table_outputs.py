@@ -650,10 +650,13 @@ def test_texts_in_a_folder_without_classes(tmp_path):
     assert "label" not in rows[0] and rows[0]["prediction"] in LABELS
     assert bad["error"].endswith("empty.txt: the file has no text.")
     assert write(folder, "a.csv").startswith(b"file,text,prediction,")
+    # Nor are texts in folders of folders.
+    (folder / "b" / "c").mkdir(parents=True)
+    (folder / "b" / "c" / "e.txt").write_text("a text")
     logged = []
-    read_table(str(folder), (), "csv", logged.append)
+    assert read_table(str(folder), (), "csv", logged.append).num == 4
     assert logged == [
-        f"{folder}: not read, since the names of texts end in .txt: d.md."
+        f"{folder}: not read, since texts are files that end in .txt: b, d.md."
     ]
 
 

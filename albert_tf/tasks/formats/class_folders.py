@@ -30,7 +30,10 @@ def class_files(directory: str) -> Iterator[TextFile]:
 
 def unlabelled_files(directory: str) -> Iterator[TextFile]:
     """Yields the text files right in a directory, sorted, but hidden ones."""
-    return filter(_is_text, _files_right_in(directory))
+    for name in _names(directory):
+        file = TextFile(os.path.join(directory, name), None)
+        if _is_text(file) and files.isfile(file.path):
+            yield file
 
 
 def other_files(directory: str) -> list[str]:
@@ -40,9 +43,9 @@ def other_files(directory: str) -> list[str]:
 
 
 def other_unlabelled_files(directory: str) -> list[str]:
-    """Returns the names of the files beside those of `unlabelled_files`."""
-    found = itertools.filterfalse(_is_text, _files_right_in(directory))
-    return [os.path.basename(file.path) for file in found]
+    """Returns the names of what is beside `unlabelled_files`, folders too."""
+    texts = {os.path.basename(f.path) for f in unlabelled_files(directory)}
+    return [name for name in _names(directory) if name not in texts]
 
 
 def read_text_file(path: str) -> str:
@@ -61,13 +64,6 @@ def _all_files(directory: str) -> Iterator[TextFile]:
         if files.isdir(folder):
             for name in _names(folder):
                 yield TextFile(os.path.join(folder, name), label)
-
-
-def _files_right_in(directory: str) -> Iterator[TextFile]:
-    for name in _names(directory):
-        path = os.path.join(directory, name)
-        if files.isfile(path):
-            yield TextFile(path, None)
 
 
 def _is_text(file: TextFile) -> bool:

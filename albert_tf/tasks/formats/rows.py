@@ -232,7 +232,7 @@ def _opened_folders(path: str, log: Log) -> Opened:
 def _report_others(path: str, names: Sequence[str], log: Log) -> None:
     if names:
         log(
-            f"{path}: not read, since the names of texts end in .txt: "
+            f"{path}: not read, since texts are files that end in .txt: "
             f"{listed(names)}."
         )
 

@@ -20,6 +20,8 @@ from albert_tf.io.encoding import HEAD_BYTES, refuse_other_than_text
 DELIMITERS = {".tsv": "\t", ".csv": ","}
 SEPARATORS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "vertical bar"}
 
+# The byte-order mark of UTF-8.
+MARK = codecs.BOM_UTF8.decode()
 _END_OF_FILE = b"\x1a"
 _LINE_END = re.compile(r"\r+\n?|\n")
 # Stands for a CR within a line, which the csv module takes for its end. UTF-8
@@ -92,6 +94,7 @@ def decoded_lines(
 def read_lines(path: str, advice: str) -> Iterator[tuple[str, str]]:
     """Yields the location and the text of each line of a UTF-8 file.
 
+    No line has a byte-order mark at its start.
     Raises UserError as `stored_lines` and `decoded_lines` do, and for a file
     whose lines end with CR alone.
     """
@@ -99,7 +102,9 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines, start=1):
         if number == 1:
             refuse_line_ends(path, line)
-        yield f"{path}:{number}", line.removesuffix("\n").rstrip("\r")
+        # Files that begin with the mark may have been joined.
+        text = line.removeprefix(MARK).removesuffix("\n").rstrip("\r")
+        yield f"{path}:{number}", text
 
 
 def refuse_line_ends(path: str, first: str) -> None:

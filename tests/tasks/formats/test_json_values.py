@@ -8,7 +8,7 @@ from albert_tf.tasks.formats import json_values
 
 def test_values_and_their_lines(write):
     # A line separator of Unicode ends no line.
-    path = write("a.jsonl", '\ufeff{"a": "é\u2028"}\r\n\n \t\n[1, 2.50]')
+    path = write("a.jsonl", '\ufeff{"a": "é\u2028"}\r\n\n \t\n\ufeff[1, 2.50]')
     assert list(json_values.read_json_lines(path, "")) == [
         (f"{path}:1", {"a": "é\u2028"}),
         (f"{path}:4", [1, 2.5]),

@@ -2,6 +2,7 @@
 
 import base64
 import datetime
+import decimal
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -64,8 +65,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         text = text_of(value)
         return base64.b64encode(value).decode() if text is value else text
-    if isinstance(value, datetime.date | datetime.time):
+    if hasattr(value, "isoformat"):
+        # Also of durations, where pandas is there.
         return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        seconds = decimal.Decimal(value // datetime.timedelta(microseconds=1))
+        return f"PT{seconds.scaleb(-6):f}S"
     return str(value)
 
 

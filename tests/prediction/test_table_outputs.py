@@ -321,6 +321,8 @@ def test_values_of_parquet_that_json_has_not(tmp_path):
         "row": [{"at": moment, "map": None, "x": [1.5, None]}, None],
         "time": pyarrow.array([moment, None], pyarrow.timestamp("ns", "UTC")),
         "day": [moment.date(), None],
+        "long": pyarrow.array([-1_500_000, None], pyarrow.duration("us")),
+        "short": pyarrow.array([1, None], pyarrow.duration("ns")),
         "price": [decimal.Decimal("1.10"), None],
         "bytes": [b"caf\xc3\xa9", b"\xff\x00"],
         "number": pyarrow.array([math.nan, -math.inf]),
@@ -338,6 +340,8 @@ def test_values_of_parquet_that_json_has_not(tmp_path):
         "row": {"at": moment.isoformat(), "map": None, "x": [1.5, None]},
         "time": "2024-01-02T03:00:00+00:00",
         "day": "2024-01-02",
+        "long": "PT-1.500000S",
+        "short": "P0DT0H0M0.000000001S",
         "price": "1.10",
         "bytes": "café",
         "number": None,
@@ -348,6 +352,8 @@ def test_values_of_parquet_that_json_has_not(tmp_path):
     for name in ("map", "within", "twice", "row"):
         assert json.loads(frame[name][0]) == first[name]
     assert pandas.to_datetime(frame["time"])[0] == moment
+    assert pandas.to_timedelta(frame["long"])[0].total_seconds() == -1.5
+    assert pandas.to_timedelta(frame["short"])[0].value == 1
     assert frame["price"][0] == 1.1
     assert frame["number"].isna()[0] and frame["number"][1] == -math.inf
 

@@ -221,7 +221,9 @@ def _table(
                     }
                     location = f"{path}:{number}"
                     yield ArrowRow(named, location, values, batch, index)
-        except (OSError, arrow.ArrowException, UnicodeDecodeError) as error:
+        except UserError:
+            raise
+        except (OSError, arrow.ArrowException, ValueError) as error:
             raise UserError(_described(path, error)) from None
 
     return ArrowTable(schema, rows, num_rows)

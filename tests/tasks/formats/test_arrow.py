@@ -310,6 +310,15 @@ def test_columns_of_one_name(tmp_path):
         open_rows(f"{tmp_path}/saved", silent)
 
 
+def test_an_object_with_two_values_of_a_key_is_refused_in_one_line(tmp_path):
+    path = f"{tmp_path}/a.parquet"
+    ones = pyarrow.array([1])
+    twice = pyarrow.StructArray.from_arrays([ones, ones], names=["x", "x"])
+    parquet.write_table(pyarrow.table({"text": ["a"], "s": twice}), path)
+    with pytest.raises(UserError, match="a.parquet: .*duplicate field names"):
+        list(read_parquet(path).rows())
+
+
 def test_parts_that_do_not_fit(tmp_path):
     write_parts(tmp_path, "train", {"text": ["a"], "label": [0]}, {"x": [1]})
     with pytest.raises(UserError, match=r"00001-of-00002\S+ has other columns"):

@@ -316,7 +316,7 @@ def _table_records(
     """
     names = [name.strip() for name in header.fields]
     if names.count("") > 1:
-        # As pandas names them.
+        # pandas names them so.
         names = [name or f"Unnamed: {n}" for n, name in enumerate(names)]
     require(
         len(set(names)) == len(names),

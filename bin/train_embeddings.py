@@ -120,7 +120,7 @@ def _documents(max_seq_length: int, initial: "StoredModel") -> list[list[str]]:
 def _rows() -> list[Sequence[str]]:
     """Returns the two texts of each row of --table."""
     from albert_tf.tasks.formats.columns import text_examples
-    from albert_tf.tasks.formats.rows import read_rows
+    from albert_tf.tasks.formats.rows import Reading, read_rows
 
     require(
         len(FLAGS.columns or ()) == 2,
@@ -129,7 +129,9 @@ def _rows() -> list[Sequence[str]]:
     )
     # No column is called so, for names have no blanks around them.
     roles = {"text": FLAGS.columns, "label": [" "]}
-    rows = read_rows(FLAGS.table, command_line.log)
+    # This program has no flags on quotes and bad rows.
+    reading = Reading(quoting="", skip_bad_rows=None)
+    rows = read_rows(FLAGS.table, command_line.log, reading)
     return [example.texts for example in text_examples(rows, roles, False)]
 
 

@@ -11,7 +11,11 @@ from albert_tf.io.compression import plain_name
 from albert_tf.prediction.forms import Form, Input
 from albert_tf.prediction.input_columns import joined_words
 from albert_tf.prediction.inputs import Inputs
-from albert_tf.tasks.formats.conll import CONLLU, count_columns, read_conll
+from albert_tf.tasks.formats.conll import (
+    CONLLU,
+    count_columns,
+    read_untagged,
+)
 
 # Lines by which a file of words is recognised, and the fewest that suffice.
 HEAD, _FEW_WORDS = 200, 5
@@ -38,7 +42,10 @@ def read_sentences(
                     "as the model has no record of another; --columns=word=1 "
                     "reads the next."
                 )
-        for found in read_conll(path, int(word or 0), tagged=False):
+        for text, found in read_untagged(path, int(word or 0), log):
+            if isinstance(found, UserError):
+                yield Input((text,), found)
+                continue
             try:
                 text = joined_words(found.words, found.location)
             except UserError as error:

@@ -54,6 +54,18 @@ def test_rows_of_a_table_are_pairs(documents_of, tmp_path):
     assert "expected the names of two" in documents_of(*arguments)
 
 
+@pytest.mark.parametrize("row", ['"a"b,c', '"a,c', ",", "a"])
+def test_errors_advise_no_flag_of_other_programs(documents_of, tmp_path, row):
+    path = tmp_path / "faq.csv"
+    path.write_text(f"question,answer\nwhy,so\n{row}\n")
+    error = documents_of(
+        "--pairs=columns", f"--table={path}", "--columns=question,answer"
+    )
+    assert f"{path}:3: " in error
+    assert "--quoting" not in error
+    assert "--skip_bad_rows" not in error
+
+
 @pytest.mark.parametrize("arguments", [[], ["--input=a", "--pairs=columns"]])
 def test_texts_must_fit_the_pairs(arguments, documents_of):
     assert "Give texts with --input, or --pairs" in documents_of(*arguments)

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from albert_tf.config import UserError
+from albert_tf.io.compression import packing
 from albert_tf.prediction.forms import (
     CHOICES,
     PAIR,
@@ -299,6 +300,36 @@ def test_texts_beside_lists_of_words(tmp_path):
     assert of_table(
         tmp_path, "a.jsonl", '{"text": "Mia Bo."}', WORDS, of_model=columns
     ) == [Input(("Mia Bo.",))]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "found"),
+    [
+        # No tags are read, so that a line may lack them.
+        ("Mia B\nBo\n\nUlm O\n", ["word=0", "tag=-1"], ["Mia Bo", "Ulm"]),
+        # Of words alone, whatever the column of words in training.
+        ("Mia\nBo\n\nUlm\n", ["word=1", "tag=2"], ["Mia Bo", "Ulm"]),
+        ("Mia\nBo\n\nUlm\n", ["word=-2", "tag=-1"], ["Mia Bo", "Ulm"]),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.conll", "a.conllu", "a.conll.gz", "a.xz"])
+def test_files_of_words_need_no_tags(tmp_path, name, content, columns, found):
+    path = str(tmp_path / name)
+    with open(path, "wb") as file, packing(file, path) as packed:
+        packed.write(content.encode())
+    inputs = read_sentences(path).read(WORDS, columns)
+    assert [item.texts[0] for item in inputs] == found
+
+
+def test_a_bad_sentence_has_its_error_and_others_their_words(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("1 Mia B\n2 Bo I\n\n1 Ulm B\n2\n\n1 Po O\n")
+    first, bad, last = read_sentences(str(path)).read(WORDS, ["word=1"])
+    assert (first, last) == (Input(("Mia Bo",)), Input(("Po",)))
+    assert bad.texts == ("1 Ulm B\n2",)
+    assert (
+        str(bad.error) == f"{path}:5: expected at least 2 columns, got 1: '2'."
+    )
 
 
 def test_sentences_of_a_file_of_words(tmp_path):

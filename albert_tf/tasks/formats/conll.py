@@ -3,7 +3,7 @@
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from albert_tf.config import Log, require, shown
 from albert_tf.tasks.bad_rows import BadRows, RowError
@@ -38,7 +38,7 @@ def read_conll(
     tag_column: int = -1,
     *,
     tagged: bool = True,
-    skip_bad_rows: bool = False,
+    skip_bad_rows: bool | None = False,
     log: Log = _to_stderr,
 ) -> list[WordsExample]:
     """Returns the sentences of a file, without its `-DOCSTART-` lines.
@@ -56,44 +56,83 @@ def read_conll(
     """
     lines = list(_fields(path))
     columns = [word_column, tag_column]
-    # Columns from the front and from the back must not meet.
-    needed = max(max(columns) + 1, 0) + max(-min(columns), 0)
-    if not tagged and _width(lines) < needed:
+    if not tagged and _width(lines) < _fewest(columns):
         columns = [word_column]
-        needed = max(word_column + 1, -word_column)
+    sentences = _sentences(path, lines, word_column, tag_column, log)
+    bad = BadRows("sentences")
+    examples = bad.apply(lambda lines: _example(lines, columns), sentences)
+    bad.settle(len(examples), skip_bad_rows, log)
+    return examples
+
+
+def read_untagged(
+    path: str, word_column: int, log: Log
+) -> Iterator[tuple[str, WordsExample | RowError]]:
+    """Yields the lines of each sentence of a file, as a text, and its words.
+
+    As `read_conll`, but no tags are read, and a bad sentence has its error in
+    place of words. Of a file of words alone these are read, whatever their
+    column is elsewhere. Raises UserError for a file without words.
+    """
+    lines = list(_fields(path))
+    sentences = _sentences(path, lines, word_column, -1, log)
+    if all(len(ln.fields) == 1 for sentence in sentences for ln in sentence):
+        word_column = 0
+    for sentence in sentences:
+        found: WordsExample | RowError
+        try:
+            found = _example(sentence, [word_column])
+        except RowError as error:
+            found = error
+        yield "\n".join(line.text for line in sentence), found
+
+
+def _sentences(
+    path: str,
+    lines: Sequence[Line],
+    word_column: int,
+    tag_column: int,
+    log: Log,
+) -> list[list[Line]]:
+    """Returns the lines of each sentence; raises UserError without one."""
     lines = without_comments(lines, word_column, tag_column, log)
     groups = itertools.groupby(lines, key=lambda line: line.has_word)
     sentences = [list(group) for has_words, group in groups if has_words]
     require(bool(sentences), f"{path} has no words; {_ADVICE}")
+    return sentences
 
-    def example(sentence: list[Line]) -> WordsExample:
-        # A line may have more: a word of several parts.
-        usual = usual_width(sentence) if min(columns) < 0 else 0
-        for location, fields, _ in sentence:
-            if len(fields) < needed:
-                raise RowError(
-                    location,
-                    f"expected at least {needed} columns",
-                    f", got {len(fields)}: {shown(' '.join(fields))}",
-                )
-            # Counted from the end, another column would be read.
-            if len(fields) < usual:
-                raise RowError(
-                    location,
-                    f"expected {usual} columns, as most lines of the sentence",
-                    f", got {len(fields)}: {shown(' '.join(fields))}",
-                )
-        words, *tags = zip(
-            *([line.fields[column] for column in columns] for line in sentence),
-            strict=True,
-        )
-        location = sentence[0].location
-        return WordsExample(words, tags[0] if tags else None, location)
 
-    bad = BadRows("sentences")
-    examples = bad.apply(example, sentences)
-    bad.settle(len(examples), skip_bad_rows, log)
-    return examples
+def _fewest(columns: Sequence[int]) -> int:
+    """Returns the fewest columns of a line that has those of these numbers."""
+    # Columns from the front and from the back must not meet.
+    return max(max(columns) + 1, 0) + max(-min(columns), 0)
+
+
+def _example(sentence: Sequence[Line], columns: Sequence[int]) -> WordsExample:
+    """Returns the words of a sentence, and its tags if a column has them."""
+    needed = _fewest(columns)
+    # A line may have more: a word of several parts.
+    usual = usual_width(sentence) if min(columns) < 0 else 0
+    for location, fields, _ in sentence:
+        if len(fields) < needed:
+            raise RowError(
+                location,
+                f"expected at least {needed} columns",
+                f", got {len(fields)}: {shown(' '.join(fields))}",
+            )
+        # Counted from the end, another column would be read.
+        if len(fields) < usual:
+            raise RowError(
+                location,
+                f"expected {usual} columns, as most lines of the sentence",
+                f", got {len(fields)}: {shown(' '.join(fields))}",
+            )
+    words, *tags = zip(
+        *([line.fields[column] for column in columns] for line in sentence),
+        strict=True,
+    )
+    location = sentence[0].location
+    return WordsExample(words, tags[0] if tags else None, location)
 
 
 def count_columns(path: str) -> int:

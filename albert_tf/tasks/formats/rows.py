@@ -79,15 +79,17 @@ class Reading:
     """How users' own files are read.
 
     Attributes:
-        quoting: of tables, a name of tables.QUOTING.
+        quoting: of tables, a name of tables.QUOTING; "": that of CSV, in a
+            program without --quoting.
         skip_bad_rows: whether rows that cannot be used are skipped and
-            counted; else they are an error.
+            counted; else they are an error. None: so in a program without
+            --skip_bad_rows.
         label_separator: between several labels in one text.
         split: how dev examples are held out.
     """
 
     quoting: str = "csv"
-    skip_bad_rows: bool = False
+    skip_bad_rows: bool | None = False
     label_separator: str = ","
     split: Split = WITHOUT_FLAGS
 

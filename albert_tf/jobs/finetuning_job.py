@@ -34,6 +34,7 @@ from albert_tf.report.finetuning_page import (
 )
 from albert_tf.report.page import Page
 from albert_tf.report.run_sections import write_report
+from albert_tf.rundir.run_directory import NUM_EXAMPLES
 from albert_tf.rundir.run_results import compared_step, write_comparison
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of, baseline_scores
@@ -85,6 +86,7 @@ class FinetuningJob(Job):
     def description(self) -> dict:
         """Returns everything that decides the run, as in config.json."""
         division = self.task.division(self.data.directory)
+        numbers = {name: len(e) for name, e in self.data.examples.items()}
         return {
             "job": self.name,
             "task": self.task.name,
@@ -92,6 +94,7 @@ class FinetuningJob(Job):
             "config": to_dict(self.config),
             "model": to_dict(self.model_config),
             "labels": self.data.labels,
+            NUM_EXAMPLES: numbers,
             "train_examples": examples_digest(self.data.examples["train"]),
             "dev_examples": [
                 examples_digest(self.data.examples[split])

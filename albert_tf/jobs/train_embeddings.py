@@ -37,7 +37,7 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.jobs.epochs import with_steps
 from albert_tf.modeling.models import AlbertForSentenceEmbedding, AlbertModel
 from albert_tf.modeling.weights.pretrained import StoredModel
-from albert_tf.rundir.run_directory import extended
+from albert_tf.rundir.run_directory import NUM_EXAMPLES, extended
 from albert_tf.search.ranking import recall, target_ranks
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.job import Job, strategy_for
@@ -234,6 +234,10 @@ class _EmbeddingTraining(Job):
             "job": self.name,
             "config": to_dict(self.config),
             "model": to_dict(self.model_config),
+            NUM_EXAMPLES: {
+                "train": len(self.train_pairs),
+                "held_out": len(self.held_out),
+            },
             "learned_pairs": _digest(self.train_pairs),
             "held_out_pairs": _digest(self.held_out),
             "tokenizer": self.tokenizer.fingerprint,

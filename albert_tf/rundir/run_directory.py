@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,7 +40,25 @@ _WORK = {
     "finetune": "fine-tuning",
     "embeddings": "training embeddings",
 }
-_DIGEST = re.compile(r"[0-9a-f]{64}'")
+# Key of the numbers of examples, which earlier versions did not record.
+NUM_EXAMPLES = "num_examples"
+# What has a digest in config.json, for messages.
+_WITH_DIGESTS = {
+    "train_examples": "the training data",
+    "train_data": "the training data",
+    "learned_pairs": "the training data",
+    "dev_examples": "the dev data",
+    "eval_data": "the held-out data",
+    "held_out_pairs": "the held-out data",
+    "tokenizer": "the tokenizer",
+    "init_from": "--init_from",
+}
+_STEPS = "config.training.num_train_steps"
+_OF_STEPS = (
+    "config.optimizer.num_warmup_steps",
+    "config.finetuning.num_train_epochs",
+    "config.embeddings.num_train_epochs",
+)
 # The most differences that a message lists.
 _MOST_DIFFERENCES = 5
 
@@ -113,6 +130,8 @@ def _changes(
     defaults = {"config": to_dict(config_type())}
     if "model" in description:
         defaults["model"] = to_dict(ModelConfig())
+    if NUM_EXAMPLES in description:
+        defaults[NUM_EXAMPLES] = description[NUM_EXAMPLES]
     recorded = _completed(recorded, defaults)
     recorded["config"] = {
         name: without_removed(section)
@@ -137,31 +156,44 @@ def _changes(
     if extends and after < before:
         lines = [f"it has {before} steps already"]
     if lines:
-        hint = ""
-        # A run cannot be extended with other data or another model.
-        of_settings = all(line.startswith("config.") for line in lines)
-        if not extends and after != before and of_settings:
-            hint = (
-                f", or add --extend_to_steps={max(after, before)} to extend it"
-            )
+        hint = "" if extends else _extension(lines, before, after)
         raise UserError(
             f"{run_dir} holds a run of another configuration "
-            f"({_first(lines)}); give the same settings to resume "
+            f"({_first(lines)}); give the same settings and data to resume "
             f"it{hint}, or another --run_dir."
         )
     return changes
 
 
+def _extension(lines: list[str], before: int, after: int) -> str:
+    """Returns how --extend_to_steps resumes the run; "" where it does not."""
+    names = {line.partition(":")[0] for line in lines}
+    if after < before and names == {_STEPS}:
+        return f", or add --extend_to_steps={before}"
+    # Steps, warm-up and epochs decide one another.
+    if after > before and names <= {_STEPS, *_OF_STEPS}:
+        return f", the same with --extend_to_steps={after} to extend it"
+    return ""
+
+
 def _first(lines: list[str]) -> str:
     """Returns the first of many differences.
 
-    The task, how dev is held out, then the settings; digests, such as those of
-    examples, where there is nothing else.
+    The task, how dev is held out, what has a digest, numbers of examples, then
+    the settings; digests not where the first two change them.
     """
-    readable = [line for line in lines if not _DIGEST.search(line)]
-    first = ("task: ", "held_out")
-    lines = sorted(readable or lines, key=lambda n: not n.startswith(first))
-    return listed(lines, _MOST_DIFFERENCES, separator="; ", longest=None)
+    first: tuple[str, ...] = ("task: ", "held_out")
+    are_others = any(line.startswith(first) for line in lines)
+    found = []
+    for line in lines:
+        name = _WITH_DIGESTS.get(line.partition(":")[0])
+        if not name:
+            found.append(line)
+        elif not are_others:
+            found.append(f"{name} changed since the run began")
+    first += (*_WITH_DIGESTS.values(), NUM_EXAMPLES)
+    found.sort(key=lambda line: [not line.startswith(f) for f in first])
+    return listed(found, _MOST_DIFFERENCES, separator="; ", longest=None)
 
 
 def _completed(values: dict, defaults: dict) -> dict:

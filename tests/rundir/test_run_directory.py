@@ -3,6 +3,7 @@
 import copy
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from albert_tf.config import (
     to_dict,
 )
 from albert_tf.io.json_files import read_json
+from albert_tf.jobs.epochs import with_steps
 from albert_tf.rundir.run_directory import (
     check_usable,
     claim,
@@ -93,7 +95,11 @@ def test_settings_that_an_earlier_version_lacked_or_had_alone(
     ("changes", "extends", "message"),
     [
         # The original command of an extended run.
-        ({"num_train_steps": 50}, False, "or add --extend_to_steps=100 to ext"),
+        (
+            {"num_train_steps": 50},
+            False,
+            "resume it, or add --extend_to_steps=100, or another",
+        ),
         (
             {"log_steps": 7, "learning_rate": 0.5},
             False,
@@ -102,8 +108,8 @@ def test_settings_that_an_earlier_version_lacked_or_had_alone(
         (
             {"num_train_steps": 200},
             False,
-            "num_train_steps: 200 here, 100 there); give the same settings to "
-            "resume it, or add --extend_to_steps=200 to extend it",
+            "num_train_steps: 200 here, 100 there); give the same settings and "
+            "data to resume it, the same with --extend_to_steps=200 to extend",
         ),
         ({"num_train_steps": 90}, True, "(it has 100 steps already); give"),
         ({"num_train_steps": 200, "seed": 1}, True, "(config.training.seed: 1"),
@@ -146,25 +152,81 @@ def test_of_many_differences_the_first_are_listed(tmp_path):
     assert len(message) < 600
 
 
-def test_digests_are_listed_where_nothing_else_differs(tmp_path):
+def test_changed_data_are_named(tmp_path):
     now = {"job": "finetune", "config": to_dict(FinetuneConfig())}
     there = {
         "dev_examples": ["a" * 64],
         "train_examples": "b" * 64,
+        "num_examples": {"train": 12},
         "held_out": {"dev_fraction": 0.1},
     }
     claim(str(tmp_path), {**now, **there})
     here = {"dev_examples": ["c" * 64], "train_examples": "d" * 64}
-    with pytest.raises(UserError, match="dev_examples: .* and 1 others"):
-        claim(str(tmp_path), {**there, **now, **here})
-    now["config"]["optimizer"]["beta_1"] = 0.5
     with pytest.raises(UserError) as error:
-        claim(str(tmp_path), {**now, **here, "held_out": {"dev_fraction": 0.2}})
+        claim(str(tmp_path), {**there, **now, **here})
+    of_data = (
+        "the training data changed since the run began; the dev data changed "
+        "since the run began"
+    )
+    after = "); give the same settings and data to resume it, or another"
+    assert f"({of_data}{after}" in str(error.value)
+    # Another number of examples has other steps, which are not the reason.
+    now["config"]["training"]["num_train_steps"] = 9
+    here["num_examples"] = {"train": 13}
+    with pytest.raises(UserError) as error:
+        claim(str(tmp_path), {**there, **now, **here})
+    counted = "num_examples.train: 13 here, 12 there; config.training.num_train"
+    assert f"({of_data}; {counted}_steps: 9 here" in str(error.value)
+    here["held_out"] = {"dev_fraction": 0.2}
+    del here["num_examples"]
+    with pytest.raises(UserError) as error:
+        claim(str(tmp_path), {**there, **now, **here})
     assert str(error.value) == (
         f"{tmp_path} holds a run of another configuration (held_out."
-        "dev_fraction: 0.2 here, 0.1 there; config.optimizer.beta_1: 0.5 here, "
-        "0.9 there); give the same settings to resume it, or another --run_dir."
+        "dev_fraction: 0.2 here, 0.1 there; config.training.num_train_steps: 9 "
+        f"here, 0 there{after} --run_dir."
     )
+
+
+def test_an_earlier_version_counted_no_examples(tmp_path):
+    claim(str(tmp_path), described())
+    assert claim(str(tmp_path), {**described(), "num_examples": {"a": 1}}) == {}
+
+
+def of_epochs(**settings):
+    """A run of 100 examples, with the steps and warm-up of its epochs."""
+    config = override(FinetuneConfig(), {"train_batch_size": 10, **settings})
+    return with_steps(config, config.finetuning, 100, "loss")
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        ({"num_train_epochs": 4.0}, 40),
+        ({"num_train_epochs": 2.0}, None),
+        ({"num_train_steps": 50}, 50),
+        ({"num_train_epochs": 4.0, "train_batch_size": 5}, None),
+        ({"train_batch_size": 5}, None),
+        ({"num_train_epochs": 4.0, "learning_rate": 0.5}, None),
+    ],
+)
+def test_the_advice_to_extend_a_run_can_be_followed(tmp_path, changes, steps):
+    def claimed(config, **options):
+        whole = {"job": "finetune", "config": to_dict(config)}
+        return claim(str(tmp_path), whole, **options)
+
+    claimed(of_epochs(num_train_epochs=3.0))
+    with pytest.raises(UserError) as error:
+        claimed(of_epochs(**{"num_train_epochs": 3.0, **changes}))
+    advised = re.search(
+        r"the same with --extend_to_steps=(\d+)", str(error.value)
+    )
+    assert (advised and int(advised[1])) == steps
+    assert ("extend_to_steps" in str(error.value)) == bool(steps)
+    if advised:
+        runtime = RuntimeConfig(extend_to_steps=steps)
+        longer = extended(of_epochs(num_train_epochs=3.0), runtime)
+        assert claimed(longer, extends=True) == {"num_train_steps": [30, steps]}
 
 
 def test_another_directory_is_refused_before_the_data_are_read(tmp_path):

@@ -19,7 +19,7 @@ def define_flags() -> None:
     own_rows.define_flag()
     tasks.define_flags("Task of the simple model.")
     tasks.define_feature_flags()
-    command_line.required("task", "data_dir")
+    command_line.required("data_dir")
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_alias("random_seed", "seed")
     command_line.define_settings(FeatureConfig(), leave_out=DECODING_SETTINGS)
-    command_line.required("task", "data_dir", "tokenizer", "output_dir")
+    command_line.required("data_dir", "tokenizer", "output_dir")
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ def define_flags() -> None:
     own_rows.define_flag()
     tasks.define_flags("Task whose texts to write.")
     flags.DEFINE_string("output_dir", None, "Directory for the corpus.")
-    command_line.required("task", "data_dir", "output_dir")
+    command_line.required("data_dir", "output_dir")
 
 
 def main() -> None:

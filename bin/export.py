@@ -10,6 +10,7 @@ import sys
 
 from absl import flags
 
+from albert_tf.config import Log
 from albert_tf.tasks.base import Task
 from bin import command_line, own_rows, tasks
 
@@ -50,7 +51,7 @@ def define_flags() -> None:
     command_line.required("model_dir", "export_dir")
 
 
-def _metrics(task: Task, precision: str) -> dict[str, float]:
+def _metrics(task: Task, precision: str, log: Log) -> dict[str, float]:
     from albert_tf.cluster.environment import usable_cpus
     from albert_tf.interchange.export.exported_weights import PRECISIONS
     from albert_tf.jobs.task_evaluation import evaluate_task
@@ -64,6 +65,7 @@ def _metrics(task: Task, precision: str) -> dict[str, float]:
             batch_size=32,
             workers=usable_cpus(),
             load=PRECISIONS[precision].load,
+            log=log,
             progress=progress,
         ).metrics
 
@@ -81,10 +83,12 @@ def main() -> None:
     loaded = PRECISIONS[FLAGS.precision].load(FLAGS.model_dir)
     if task:
         task = tasks.divided_as_in_training(task, [FLAGS.model_dir])
-        columns = {
-            precision: _metrics(task, precision)
-            for precision in dict.fromkeys(("float32", FLAGS.precision))
-        }
+        columns = {"float32": _metrics(task, "float32", print)}
+        if FLAGS.precision not in columns:
+            # The lines on the examples are the same.
+            columns[FLAGS.precision] = _metrics(
+                task, FLAGS.precision, lambda line: None
+            )
         print(command_line.metrics_table(columns))
         for precision, metrics in columns.items():
             origin[f"{FLAGS.task} dev, {precision}"] = ", ".join(

@@ -81,7 +81,7 @@ def define_flags() -> None:
         only=TASK_SETTINGS,
         default="that of the recipe, or else of --init_from",
     )
-    command_line.required("task", "data_dir", "init_from", "run_dir")
+    command_line.required("data_dir", "init_from", "run_dir")
 
 
 def main() -> None:

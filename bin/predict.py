@@ -262,6 +262,8 @@ class _Counted:
             for item, found in self._rows:
                 self.number += 1
                 if isinstance(found, UserError):
+                    if item.location:
+                        found = UserError(f"{item.location}: {found}")
                     self.errors += 1
                     self.first = self.first or found
                 yield item, found

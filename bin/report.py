@@ -8,10 +8,11 @@ import os
 
 from absl import flags
 
-from albert_tf.config import require
+from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json
 from albert_tf.rundir.run_directory import CONFIG
+from albert_tf.rundir.run_results import run_directories
 from bin import command_line, own_rows, tasks
 
 FLAGS = flags.FLAGS
@@ -37,10 +38,12 @@ def define_flags() -> None:
 
 def main() -> None:
     path = os.path.join(FLAGS.run_dir, CONFIG)
-    require(
-        files.isfile(path),
-        f"{FLAGS.run_dir} is not a run directory: no {path}.",
-    )
+    if not files.isfile(path):
+        runs = run_directories(FLAGS.run_dir)
+        raise UserError(
+            f"{FLAGS.run_dir} holds several runs; name one of them, such as "
+            f"{runs[0]}."
+        )
     job = read_json(path).get("job")
     require(
         job is not None,

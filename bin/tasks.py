@@ -49,13 +49,13 @@ def define_flags(
     flags.DEFINE_list(
         "columns",
         [],
-        "Columns of your own files (--task=custom), as role=name with the "
-        "roles text (once or twice) and label, labels or number (label several "
-        "times for columns of 0 and 1 named like the labels that a text may "
-        "have); context, question (or none), choice (for each) and label; word "
-        "and tag, whose names are numbers from 0, or from -1 backwards; words "
-        "and tags, with lists. The list is a line of CSV: a name with a comma "
-        "is quoted together with its role, as in "
+        "Columns of your own files (--task=custom, which is then the default), "
+        "as role=name with the roles text (once or twice) and label, labels or "
+        "number (label several times for columns of 0 and 1 named like the "
+        "labels that a text may have); context, question (or none), choice "
+        "(for each) and label; word and tag, whose names are numbers from 0, "
+        "or from -1 backwards; words and tags, with lists. The list is a line "
+        "of CSV: a name with a comma is quoted together with its role, as in "
         f"{columns_flag(['text=a, b', 'label=c'])}.",
     )
     define_quoting_flag()
@@ -113,13 +113,20 @@ def define_feature_flags() -> None:
 def chosen(model_dir: str = "") -> Task:
     """Returns the task of the flags that `define_flags` defines.
 
-    Without --task it is the one that `model_dir` was fine-tuned for.
+    Without --task it is that of --columns, or the one that `model_dir` was
+    fine-tuned for.
 
     Raises:
-        UserError: when they do not go together, or the model has no task.
+        UserError: when they do not go together, or there is no task.
     """
+    if not FLAGS.task and FLAGS.columns and not model_dir:
+        FLAGS.task = _CUSTOM
     if model_dir and not FLAGS.task:
         _choose_task_of(model_dir)
+    require(
+        bool(FLAGS.task),
+        "--task is required; --columns alone is --task=custom.",
+    )
     task = _chosen()
     require(
         not FLAGS["label_separator"].present
@@ -202,9 +209,11 @@ def divided_as_in_training(task: Task, model_dirs: Sequence[str]) -> Task:
 def chosen_if_any(model_dir: str = "") -> Task | None:
     """Returns the task, None without --task and --data_dir.
 
-    With --data_dir alone it is the one that `model_dir` was fine-tuned for.
+    Without --task it is that of --columns, or the one that `model_dir` was
+    fine-tuned for.
     """
-    given = (FLAGS.task or (FLAGS.data_dir and model_dir), FLAGS.data_dir)
+    chosen_by = FLAGS.task or FLAGS.columns or (FLAGS.data_dir and model_dir)
+    given = (chosen_by, FLAGS.data_dir)
     others = (FLAGS.columns, *(FLAGS[name].present for name in OF_OWN_FILES))
     require(
         all(given) or not any((*given, *others)),

@@ -12,12 +12,13 @@ class Input:
     """The texts of a line or row; those of an error as far as they are known.
 
     `error` says why there can be no prediction, if so. `row` is that of a
-    table, in its form.
+    table, in its form. Texts without an error have their `location`.
     """
 
     texts: tuple[str, ...]
     error: UserError | None = None
     row: Any = dataclasses.field(default=None, compare=False)
+    location: str = dataclasses.field(default="", compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Form:
         roles: of columns in --columns, in the order of the texts.
         optional: those of them that may be left out.
         needs_each: whether no text may be empty; else one may be.
+        fewest: texts, where `counts` is None.
     """
 
     columns: tuple[str, ...]
@@ -42,14 +44,15 @@ class Form:
     roles: tuple[str, ...] = ("text",)
     optional: tuple[str, ...] = ()
     needs_each: bool = False
+    fewest: int = 0
 
     def checked(self, texts: tuple[str, ...], location: str) -> Input:
         """Returns the texts; with an error if empty or of another number."""
         is_enough = all if self.needs_each else any
         if not is_enough(map(str.strip, texts)):
             return Input(texts, RowError(location, EMPTY))
-        if self.counts is None or len(texts) in self.counts:
-            return Input(texts)
+        if len(texts) in (self.counts or range(self.fewest, len(texts) + 1)):
+            return Input(texts, location=location)
         error = f"{location}: expected {self.expected}, got {len(texts)}."
         return Input(texts, UserError(error))
 
@@ -85,7 +88,8 @@ CHOICES = Form(
     ("context", "choices"),
     None,
     -1,
-    "a text and its choices with tabs between them",
+    "a text and two choices or more with tabs between them",
     ("context", "question", "choice"),
     ("question",),
+    fewest=3,
 )

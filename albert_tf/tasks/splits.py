@@ -152,10 +152,11 @@ class HeldOut:
     ) -> None:
         labels = collections.Counter(map(_label, dev))
         fold = f"fold {self.split.fold}, " if self.split.folds else ""
+        no_file = "; no dev file is read" if self.split.folds else ""
         line = (
             f"{data_dir}: {len(dev)} of {total} examples are held out as dev "
-            f"({fold}{_shown(self.split.describe())}; equal texts are on one "
-            "side"
+            f"({fold}{_shown(self.split.describe())}{no_file}; equal texts are "
+            "on one side"
         )
         if self.labelled and len(labels) > 1:
             counts = [f"{name} {n}" for name, n in sorted(labels.items())]

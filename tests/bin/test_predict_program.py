@@ -85,17 +85,18 @@ def predict(tmp_path):
         ("answer", "span", "a?\tb", "a?", "a question and its paragraph"),
         ("answer", "span", "a?\tb", "a?\t", "the text is empty"),
         ("tag", "token_classification", "a", " ", "the text is empty"),
-        ("choose", "multiple_choice", "a\tb\tc", "a\tb", "three strings or mo"),
+        ("choose", "multiple_choice", "a\tb\tc", "a\tb", "two choices or mor"),
     ],
 )
 def test_a_bad_line_of_each_mode(
-    model_dir, predict, mode, head, good, bad, message
+    model_dir, predict, tmp_path, mode, head, good, bad, message
 ):
     done, lines = predict(mode, model_dir(head), [good, bad, good])
     assert done.status == BAD_DATA
     first, error, last = map(json.loads, lines)
     assert first.keys() == last.keys() and "error" not in first
     assert list(error)[-1] == "error" and message in error["error"]
+    assert error["error"].startswith(f"{tmp_path}/a.txt, line 2: ")
     (summary,) = done.stderr.splitlines()
     assert "1 of 3 texts have an error in place of a prediction" in summary
     assert error["error"] in summary

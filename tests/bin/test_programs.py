@@ -27,7 +27,7 @@ from albert_tf.config import (
     to_dict,
 )
 from albert_tf.interchange import model_directory
-from albert_tf.interchange.export import exported_weights
+from albert_tf.interchange.export import exported_weights, saved_model
 from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.jobs import task_evaluation
 from albert_tf.jobs.task_evaluation import TaskEvaluation
@@ -268,7 +268,9 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
         ),
         # Flags that absl refuses, or that go with others only.
         ("pretrain --trian_data=x", "Did you mean"),
-        ("finetune", "--task=None: it is required"),
+        ("finetune", "--data_dir=None: it is required"),
+        ("baseline --data_dir=a", "--task is required; --columns alone is"),
+        ("baseline --data_dir={t}/no --columns=text=a,label=b", "/no does not"),
         ("score --task=AX", r"CoLA\|SST-2\|MRPC"),
         (
             EVALUATE + " --task=custom --output_dir={t}/out",
@@ -283,7 +285,16 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             "--output_dir={t}/out --near_duplicate_threshold=0.9",
             "--near_duplicate_threshold is for --remove_duplicates=near_doc",
         ),
-        ("report --run_dir={t}", "{t} is not a run directory: no {t}/config"),
+        ("report --run_dir={t}/no", "no is not a run directory, nor a dir"),
+        (
+            "report --run_dir={t}/folds",
+            "folds holds several runs; name one of them, such as "
+            "{t}/folds/fold-1",
+        ),
+        (
+            CLASSIFY + " --model_dir={t}/folds,{t}/model --text=x",
+            "model does not exist. One model is read; bin.evaluate scores sev",
+        ),
         (
             "report --run_dir={t}/model --task=RTE --data_dir=a",
             "model is not a run directory; a model directory is the model/ in",
@@ -342,6 +353,8 @@ def test_mistakes(tmp_path, command, message):
     for job in ("pretrain", "finetune"):
         (tmp_path / job).mkdir()
         (tmp_path / job / "config.json").write_text(json.dumps({"job": job}))
+    (tmp_path / "folds" / "fold-1").mkdir(parents=True)
+    (tmp_path / "folds" / "fold-1" / "metrics.jsonl").write_text("")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text('{"model_type": "albert"}')
     before = sorted(os.listdir(tmp_path))
@@ -452,6 +465,21 @@ def test_a_fold_is_evaluated_on_what_its_run_held_out(
     assert done.error == f"{program_name}: enough"
     assert found == [number]
     assert ("fold 2, --folds=3" in done.stdout) == (number == 10)
+
+
+def test_an_export_tells_of_the_data_once(monkeypatch):
+    def evaluate_task(*_, log=print, **__):
+        log("Held out.")
+        return mock.Mock(metrics={"accuracy": 1.0})
+
+    monkeypatch.setattr(task_evaluation, "evaluate_task", evaluate_task)
+    rows = {name: mock.MagicMock() for name in ("float32", "int8")}
+    monkeypatch.setattr(exported_weights, "PRECISIONS", rows)
+    monkeypatch.setattr(saved_model, "export_saved_model", mock.Mock())
+    given = "--task=RTE --data_dir=a --model_dir=a --export_dir=b"
+    done = run_program("export", *given.split(), "--precision=int8")
+    assert done.stdout.count("Held out.") == 1
+    assert "float32    int8" in done.stdout
 
 
 def test_the_threshold_of_predictions_is_among_the_metrics(

@@ -132,6 +132,13 @@ def test_a_header_is_no_text(header):
             [],
             ["a", "b", "c"],
         ),
+        (
+            "a.csv",
+            'context,choices\na,"[""b"",""c""]"\n',
+            CHOICES,
+            [],
+            ["a", "b", "c"],
+        ),
         ("a.jsonl", '\n{"text": 1.50, "x": null}\n', SINGLE, [], ["1.50"]),
     ],
 )
@@ -151,13 +158,27 @@ def test_columns_of_texts(tmp_path, name, content, form, columns, texts):
         ("p\na\n", SINGLE, ["word=p"], "with the role text, got 'word=p'"),
         ("p,q\na,b\n", SINGLE, ["text=p", "text=q"], "q: expected one text, a"),
         ("p\na\n", PAIR, ["text=p"], "text=p: expected a pair of texts"),
-        ("p\na\n", CHOICES, ["choice=p"], "expected a text and its choices"),
+        ("p\na\n", CHOICES, ["choice=p"], "expected a text and two choi"),
         ("p\na\n", QUESTION, [], "expected the column 'question', got p"),
     ],
 )
 def test_columns_that_are_refused(tmp_path, content, form, columns, message):
     with pytest.raises(UserError, match=message):
         of_table(tmp_path, "a.csv", content, form, *columns)
+
+
+def test_too_few_choices_are_an_error_of_their_row_or_line(tmp_path):
+    content = "context,choices\na,b|c\n"
+    (found,) = of_table(tmp_path, "a.csv", content, CHOICES)
+    assert str(found.error) == (
+        "a.csv:2: expected two choices or more as choices (a list "
+        "in JSON, or several columns), got 1: 'b|c'."
+    )
+    _, line = of_lines(b"a\tb\tc\na\tb\n", CHOICES)
+    assert str(line.error) == (
+        "a.txt, line 2: expected a text and two choices or more with tabs "
+        "between them, got 2."
+    )
 
 
 def test_a_bad_line_of_json_does_not_cost_the_others(tmp_path):

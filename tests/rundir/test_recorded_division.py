@@ -65,6 +65,7 @@ def test_a_fold_counts_before_a_dev_file(task, data_dir, of_fold):
     ]
     found.read(data_dir, "dev", logged.append)
     assert "10 of 30 examples are held out as dev (fold 2, --fo" in logged[-1]
+    assert "; no dev file is read; " in logged[-1]
 
 
 @pytest.mark.parametrize(

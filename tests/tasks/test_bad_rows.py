@@ -176,7 +176,7 @@ def lines_of(*values):
             ),
             [1, 6],
             "4 of 6 rows are bad: expected two choices or more as b (a list in "
-            "JSON lines, or several columns) (1: line 2, got 1); expected 2 "
+            "JSON, or several columns) (1: line 2, got 1: 'y'); expected 2 "
             "choices, as most rows have (1: line 3, got 3); expected a number "
             "from 0 to 1, a letter from A as the label (1: line 4, got '2'); "
             "expected the column 'a' (1: line 5, got b, c).",

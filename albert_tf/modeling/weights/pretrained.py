@@ -160,7 +160,12 @@ def read_model_files(directory: str) -> StoredModel:
 
 def require_existing(path: str) -> None:
     """Raises UserError for the path of a model that does not exist."""
-    require(files.exists(path), f"{path} does not exist.{hub.hint(path)}")
+    several = "," in path and all(map(files.exists, path.split(",")))
+    hint = " One model is read; bin.evaluate scores several as an ensemble."
+    require(
+        files.exists(path),
+        f"{path} does not exist.{hint if several else hub.hint(path)}",
+    )
 
 
 def _refuse_run_without_model(

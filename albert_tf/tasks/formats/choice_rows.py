@@ -74,13 +74,6 @@ def choice_examples(
 
 def _choices(record: Record, columns: Sequence[str]) -> _Choices:
     texts, names = record.choices(columns)
-    if len(texts) < 2:
-        raise RowError(
-            record.location,
-            f"expected two choices or more as {listed(columns, 12)} (a list in "
-            "JSON lines, or several columns)",
-            f", got {len(texts)}",
-        )
     return _Choices(record, texts, names)
 
 

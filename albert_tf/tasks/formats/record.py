@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.config import shown
+from albert_tf.config import listed, shown
 from albert_tf.tasks.bad_rows import EMPTY, RowError
 from albert_tf.tasks.formats.json_values import shown_json
 from albert_tf.tasks.number_labels import number_of
@@ -75,7 +75,7 @@ class Record:
         return found
 
     def choices(self, columns: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Returns the choices in columns, and names that a label may have.
+        """Returns two choices or more in columns, and names a label may have.
 
         A column is a text, a list of texts, or has texts with labels
         (`_labelled_choices`); names are these labels, and of other columns
@@ -87,6 +87,9 @@ class Record:
             value = _labelled_choices(self.values[column])
             if value is None:
                 found = self.texts(column)
+                if len(columns) == 1 and isinstance(found, str):
+                    # A list in a table.
+                    found = _listed_in(found) or found
                 choices += [found] if isinstance(found, str) else found
                 names.append(column)
                 continue
@@ -101,6 +104,14 @@ class Record:
                 )
             choices += texts
             names += labels
+        if len(choices) < 2:
+            got = "".join(f": {shown(choice)}" for choice in choices)
+            raise RowError(
+                self.location,
+                f"expected two choices or more as {listed(columns, 12)} (a "
+                "list in JSON, or several columns)",
+                f", got {len(choices)}{got}",
+            )
         return choices, names
 
     def example_texts(self, names: Sequence[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from albert_tf.config import (
     UserError,
     differences,
     from_dict,
+    listed,
     lookup,
     override,
     preset,
@@ -247,6 +248,14 @@ def test_from_dict_names_its_source(values, text):
         from_dict(PretrainConfig, values, "c.json")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 1500
+
+
+def test_names_that_hold_a_comma_are_quoted_in_a_list():
+    assert listed(["neg", "pos, yes"]) == "neg, 'pos, yes'"
+    assert listed(["a, b", "c"], separator="; ") == "a, b; c"
+    assert listed(["a, b"]) == "a, b"
+    # Whole differences have commas and quotes of their own.
+    assert listed(["a; b", "c"], separator="; ", longest=None) == "a; b; c"
 
 
 def test_differences_are_listed_one_by_one():

@@ -39,13 +39,16 @@ def listed(
 ) -> str:
     """Returns names for a message: one line, the first few of many.
 
-    There are `most` of them, fewer if they are long, each cut to `longest`.
+    There are `most` of them, fewer if they are long, each cut to `longest`. Of
+    several, one that holds the separator is quoted, unless `longest` is None.
     """
     names = list(names)
+    mark = separator.strip() if longest and len(names) > 1 else ""
     parts: list[str] = []
     for name in names[:most]:
         name = name[:longest]
-        parts.append(name if name.isprintable() else repr(name))
+        is_plain = name.isprintable() and not (mark and mark in name)
+        parts.append(name if is_plain else repr(name))
         if len(separator.join(parts)) > _LIST_CHARACTERS:
             # One at least.
             parts = parts[:-1] or parts

@@ -203,9 +203,11 @@ def _checked_labels(
             f"evaluated on {task.name}."
         )
     labels = loaded.labels or [] if task.kind.labelled else []
+    are_alike = sorted(labels) == sorted(expected)
     require(
         labels == (expected or labels),
         f"{model_dir} has the labels {listed(labels, 12)}; {task.name} has "
+        f"{'the same in another order: ' if are_alike else ''}"
         f"{listed(expected, 12)}, as do models of an ensemble.",
     )
     return labels

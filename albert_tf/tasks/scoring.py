@@ -17,6 +17,7 @@ from albert_tf.tasks.formats.json_values import (
 )
 from albert_tf.tasks.formats.question_rows import read_questions
 from albert_tf.tasks.formats.race import LETTERS, read_race
+from albert_tf.tasks.formats.rows import PARQUET, ending_of
 from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.glue import GlueFiles
 from albert_tf.tasks.kinds.base import Kind, metric_values
@@ -60,6 +61,11 @@ def score(
             is not of these examples.
     """
     row = TASKS[task]
+    require(
+        ending_of(gold) not in (".csv", PARQUET),
+        f"{gold}: expected the benchmark's own file: GLUE's .tsv, SQuAD's "
+        ".json or RACE's folder. bin.evaluate scores a model on other files.",
+    )
     require(
         not null_odds or isinstance(row.kind, AnswerableSpans),
         f"null_odds is for SQuAD2.0, and not for {task}.",

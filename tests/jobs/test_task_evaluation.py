@@ -202,3 +202,29 @@ def test_rows_that_a_model_was_trained_on_are_counted(evaluate):
     dev, _ = evaluate("dev")
     other, logged = evaluate("dev", Split(0.3, 6))
     assert f"trained on {len(other - dev)} of these" in logged[-1]
+
+
+def test_labels_of_an_ensemble_in_another_order(
+    monkeypatch, tmp_path, tiny_tokenizer
+):
+    (tmp_path / "test.csv").write_text("text,label\nbada,a\n")
+    orders = {"one": ["a", "b, c", "d"], "two": ["d", "a", "b, c"]}
+
+    def load(name):
+        model = random_model("classification")
+        monkeypatch.setattr(model, "labels", orders[name])
+        return LoadedModel(model, tiny_tokenizer, 32)
+
+    with pytest.raises(UserError) as error:
+        evaluate_task(
+            ["one", "two"],
+            classification_task(),
+            str(tmp_path),
+            split="test",
+            batch_size=8,
+            load=load,
+        )
+    assert str(error.value) == (
+        "two has the labels d, a, 'b, c'; classification has the same in "
+        "another order: a, 'b, c', d, as do models of an ensemble."
+    )

@@ -86,6 +86,17 @@ def test_submissions_that_do_not_fit(tmp_path, rows, message):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("task", ["MRPC", "SQuAD1.1", "RACE"])
+def test_gold_files_of_ones_own(tmp_path, task):
+    gold = tmp_path / "dev.csv.gz"
+    with pytest.raises(UserError) as raised:
+        score(task, str(gold), "p.tsv")
+    assert str(raised.value) == (
+        f"{gold}: expected the benchmark's own file: GLUE's .tsv, SQuAD's "
+        ".json or RACE's folder. bin.evaluate scores a model on other files."
+    )
+
+
 def squad(tmp_path, predictions, name="predictions.json"):
     answers = [{"text": "red", "answer_start": 0}]
     rows = [

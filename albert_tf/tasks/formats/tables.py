@@ -52,8 +52,8 @@ def stored_lines(path: str, advice: str) -> Iterator[bytes]:
     """Yields the lines of a file, unpacked, with their ends.
 
     Without the sign for the end of the file, Ctrl-Z, that DOS programs write.
-    Raises UserError, to which `advice` is appended, for a file that is missing
-    or cannot be read; and for text in UTF-16 or UTF-32.
+    Raises UserError for a file that is missing or cannot be read, with `advice`
+    for what is no file; and for text in UTF-16 or UTF-32.
     """
     try:
         with open_plain(path) as file:
@@ -64,7 +64,9 @@ def stored_lines(path: str, advice: str) -> Iterator[bytes]:
                     yield line
     except OSError as error:
         reason = error.strerror or str(error)
-        raise UserError(f"{path}: {reason}; {advice}") from None
+        is_missing = isinstance(error, FileNotFoundError)
+        more = "." if is_missing else f"; {advice}"
+        raise UserError(f"{path}: {reason}{more}") from None
 
 
 def decoded_lines(

@@ -26,7 +26,7 @@ def test_a_whole_file(write):
 
 def test_a_missing_file(tmp_path):
     path = str(tmp_path / "a.json")
-    message = f"^{path}: No such file or directory; expected a JSON file.$"
+    message = f"^{path}: No such file or directory.$"
     with pytest.raises(UserError, match=message):
         json_values.read_large_json(path)
 

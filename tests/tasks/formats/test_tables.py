@@ -274,6 +274,12 @@ def test_the_line_ends_of_classic_mac_os(write, quoting):
         assert fields(path, quoting) == [["a", "b"], ["1", "2"], ["3", "4"]]
 
 
+def test_a_missing_file_is_all_that_is_said(tmp_path):
+    with pytest.raises(UserError) as error:
+        fields(f"{tmp_path}/no.csv")
+    assert str(error.value) == f"{tmp_path}/no.csv: No such file or directory."
+
+
 @pytest.mark.parametrize("quoting", ["csv", "none"])
 def test_blank_lines(write, quoting):
     path = write("t.tsv", "\n\na\tb\n\nx\ty\n\n\r\n")

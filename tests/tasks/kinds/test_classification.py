@@ -76,7 +76,10 @@ def test_labels_that_differ_in_case_are_reported():
     [
         ("a|b a b", "1 of 3 labels look like several in one (a|b)"),
         ("a|b c|d e", "2 of 3 labels look like several in one (a|b, c|d)"),
-        ("a,b b,c a b", "2 of 4 labels look like several in one (a,b, b,c)"),
+        (
+            "a,b b,c a b",
+            "2 of 4 labels look like several in one ('a,b', 'b,c')",
+        ),
         ("a;b b a", "1 of 3 labels look like several in one (a;b)"),
         ("a|b c", "1 of 2 labels look like several in one (a|b)"),
         ("a#b b a", "1 of 3 labels look like several in one (a#b)"),

@@ -328,7 +328,7 @@ def test_texts_beside_lists_of_words(tmp_path):
     [
         # No tags are read, so that a line may lack them.
         ("Mia B\nBo\n\nUlm O\n", ["word=0", "tag=-1"], ["Mia Bo", "Ulm"]),
-        # Of words alone, whatever the column of words in training.
+        # The words are alone, whatever their column was in training.
         ("Mia\nBo\n\nUlm\n", ["word=1", "tag=2"], ["Mia Bo", "Ulm"]),
         ("Mia\nBo\n\nUlm\n", ["word=-2", "tag=-1"], ["Mia Bo", "Ulm"]),
     ],

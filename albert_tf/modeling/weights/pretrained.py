@@ -160,7 +160,8 @@ def read_model_files(directory: str) -> StoredModel:
 
 def require_existing(path: str) -> None:
     """Raises UserError for the path of a model that does not exist."""
-    several = "," in path and all(map(files.exists, path.split(",")))
+    parts = os.fspath(path).split(",")
+    several = len(parts) > 1 and all(map(files.exists, parts))
     hint = " One model is read; bin.evaluate scores several as an ensemble."
     require(
         files.exists(path),

@@ -146,9 +146,7 @@ class GradientComputation:
                 num_applications=num_applications,
             )
             losses = self._training_loss.losses(outputs, features)
-            loss = tf.add_n(
-                [losses[name][0] * factor for name, factor in factors.items()]
-            )
+            loss = self._training_loss.minimized(losses, factors)
         gradients = tape.gradient(
             loss, {v.path: v.value for v in self._variables}
         )

@@ -374,13 +374,12 @@ class Trainer(Evaluator):
         scale = self._loss_scale.value()
         sums, gradients = self._gradients(
             features,
-            label_weights,
-            scale,
+            self.training_loss.factors(label_weights, scale),
             num_applications=num_applications,
             part_widths=part_widths,
         )
         stop_requested, sums = reduced_scalars((stop_requested, sums))
-        loss = _mean_loss(sums, label_weights)
+        loss = self.training_loss.reported(sums, label_weights)
         norm = tf.linalg.global_norm(list(gradients.values()))
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
         usable = finite & (loss <= loss_limit)
@@ -411,8 +410,7 @@ class Trainer(Evaluator):
     def _gradients(
         self,
         features: dict,
-        label_weights: dict[str, tf.Tensor],
-        scale: tf.Tensor | float,
+        factors: dict[str, tf.Tensor],
         **options: Any,
     ) -> tuple[WeightedSums, dict[str, tf.Tensor]]:
         """Returns the replica's sums, and the global batch's gradients.
@@ -425,13 +423,6 @@ class Trainer(Evaluator):
         """
         features = dict(features)
         numbers = features.pop("example_numbers")
-        factors = {
-            term.loss: tf.math.divide_no_nan(
-                scale * term.loss_weight, label_weights[term.loss]
-            )
-            for term in self.training_loss.terms
-            if term.loss_weight
-        }
         sums, local = self._compute_gradients(
             features,
             example_keys(
@@ -457,15 +448,3 @@ class Trainer(Evaluator):
             use_norm=norm,
         )
         return dict(zip(gradients, clipped, strict=True))
-
-
-def _mean_loss(
-    sums: WeightedSums, label_weights: dict[str, tf.Tensor]
-) -> tf.Tensor:
-    """Returns the sum of the mean losses."""
-    return tf.add_n(
-        [
-            tf.math.divide_no_nan(sums[name][0], weight)
-            for name, weight in label_weights.items()
-        ]
-    )

@@ -1,6 +1,7 @@
 """The loss that a job minimizes, and the metrics of the same labels."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -16,11 +17,17 @@ WeightedSums = dict[str, Any]
 
 
 class TrainingLoss:
-    """The sum of some losses, each a mean over its own labels.
+    """The weighted sum of some losses, each a mean over its own labels.
 
-    The trainer minimizes it, each loss times its `loss_weight`. `losses` and
-    `metrics` return weighted sums, which it adds over replicas and batches and
-    divides once.
+        L = sum_t w_t * sum_i(weight_i * loss_i) / sum_i weight_i
+
+    over the terms t and the labels i of each in the global batch; w_t is the
+    term's `loss_weight`, and loss_i is from its head. A batch is computed in
+    pieces (replicas, micro-batches), so that L is taken in steps: the
+    denominators (`label_weights`) of all pieces are added before any is
+    computed, and make the `factors` w_t / sum_i weight_i; `losses` has the
+    numerators of a piece, and `minimized` its share of L, whose gradients add
+    up to that of L. `reported` is L with every w_t = 1, so that runs compare.
 
     Attributes:
         sequence_features: features whose last axis is the sequence.
@@ -39,12 +46,48 @@ class TrainingLoss:
             for term in self.terms
         }
 
+    def factors(
+        self, label_weights: dict[str, tf.Tensor], scale: tf.Tensor | float
+    ) -> dict[str, tf.Tensor]:
+        """Returns the factor of each loss's sum, times the loss scale.
+
+        Losses of weight 0 have none: what they alone reach has no gradient.
+        """
+        return {
+            term.loss: tf.math.divide_no_nan(
+                scale * term.loss_weight, label_weights[term.loss]
+            )
+            for term in self.terms
+            if term.loss_weight
+        }
+
     def losses(self, outputs: dict, features: dict) -> WeightedSums:
-        """Returns each loss, computed by its head."""
+        """Returns (weighted sum, weight) of each loss, from its head."""
         return {
             term.loss: HEADS[term.head].loss(outputs, features)
             for term in self.terms
         }
+
+    @staticmethod
+    def minimized(
+        losses: WeightedSums, factors: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Returns a piece's share of L, times the loss scale."""
+        return tf.add_n(
+            [losses[name][0] * factor for name, factor in factors.items()]
+        )
+
+    @staticmethod
+    def reported(
+        sums: WeightedSums, label_weights: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Returns the sum of the mean losses, from sums over all pieces."""
+        return tf.add_n(
+            [
+                tf.math.divide_no_nan(sums[name][0], weight)
+                for name, weight in label_weights.items()
+            ]
+        )
 
     def metrics(self, outputs: dict, features: dict) -> WeightedSums:
         """Returns the accuracy of each term that has one."""

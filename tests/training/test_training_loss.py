@@ -100,6 +100,35 @@ def test_only_the_sentence_loss_has_the_given_weight():
     }
 
 
+def test_the_shares_of_pieces_are_the_weighted_means_over_a_batch(
+    outputs, features
+):
+    loss = pretraining_loss(SENTENCE_OBJECTIVES["sop"], 0.3)
+    label_weights = loss.label_weights(features)
+    factors = loss.factors(label_weights, 4.0)
+    pieces = [
+        loss.losses(
+            {name: value[rows] for name, value in outputs.items()},
+            {name: value[rows] for name, value in features.items()},
+        )
+        for rows in (slice(0, 1), slice(1, 3))
+    ]
+    shares = [float(loss.minimized(piece, factors)) for piece in pieces]
+    whole = loss.losses(outputs, features)
+    masked_lm, order = (t / w for t, w in numbers(whole).values())
+    assert sum(shares) == pytest.approx(4 * (masked_lm + 0.3 * order))
+    assert float(loss.reported(whole, label_weights)) == pytest.approx(
+        masked_lm + order
+    )
+
+
+def test_a_loss_of_weight_0_is_reported_alone(outputs, features):
+    loss = pretraining_loss(SENTENCE_OBJECTIVES["sop"], 0.0)
+    label_weights = loss.label_weights(features)
+    assert loss.factors(label_weights, 1.0).keys() == {"masked_lm_loss"}
+    assert loss.losses(outputs, features).keys() == label_weights.keys()
+
+
 def test_a_head_with_classes_has_an_accuracy():
     logits = np.array([[0, 1], [1, 0], [0, 1]], np.float32)
     features = {

@@ -12,9 +12,11 @@ class LossTerm:
     """A head's loss, a term of the training loss, and the head's metrics."""
 
     title: str  # the accuracy's, in tables
-    loss: str  # the name of the loss among the metrics
-    accuracy: str  # its name; empty where a head has no classes
-    baseline: str = ""  # the name of the majority-class accuracy
+    # Names of metrics: the mean loss, the accuracy (empty: none) and the
+    # majority-class accuracy.
+    loss: str
+    accuracy: str
+    baseline: str = ""
     baseline_label: str = ""  # the majority class, in tables
     # The row of HEADS that computes the loss: one for every sentence
     # objective, so that a model can be trained on with another one.

@@ -12,9 +12,13 @@ from albert_tf.cluster.distribution import distribute_rows, local_rows
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.prefetch import prefetch
 from albert_tf.inputs.source_schedule import Source
-from albert_tf.training.gradients import TracePerShape, as_float32
 from albert_tf.training.running_statistics import RunningMeans
-from albert_tf.training.training_loss import TrainingLoss, WeightedSums
+from albert_tf.training.trace_per_shape import TracePerShape
+from albert_tf.training.training_loss import (
+    TrainingLoss,
+    WeightedSums,
+    as_float32,
+)
 
 Tensors = dict[str, tf.Tensor]
 

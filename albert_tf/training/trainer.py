@@ -30,8 +30,9 @@ from albert_tf.training.evaluator import (
     on_one_cpu,
     reduced_scalars,
 )
-from albert_tf.training.gradients import GradientComputation, TracePerShape
+from albert_tf.training.gradients import GradientComputation
 from albert_tf.training.loss_scale import make_loss_scale
+from albert_tf.training.trace_per_shape import TracePerShape
 from albert_tf.training.training_loss import TrainingLoss, WeightedSums
 from albert_tf.training.variable_update import VariableUpdate
 
@@ -297,16 +298,14 @@ class Trainer(Evaluator):
         batch: dict,
         loss_limit: tf.Tensor,
         stop_requested: tf.Tensor,
-        *,
-        num_applications: int | None = None,
-        part_widths: tuple[int, ...] = (),
+        **options: Any,
     ) -> StepResult:
-        """Returns the result of a step in a graph, see `train_steps`."""
-        step = functools.partial(
-            self._replica_train_step,
-            num_applications=num_applications,
-            part_widths=part_widths,
-        )
+        """Returns the result of a step in a graph, see `train_steps`.
+
+        `options` are those of GradientComputation: `num_applications` and
+        `part_widths`.
+        """
+        step = functools.partial(self._replica_train_step, **options)
         arguments = (batch, loss_limit, stop_requested)
         return self._first(self.strategy.run(step, args=arguments))
 
@@ -358,8 +357,7 @@ class Trainer(Evaluator):
         features: dict,
         loss_limit: tf.Tensor,
         stop_requested: tf.Tensor,
-        num_applications: int | None,
-        part_widths: tuple[int, ...],
+        **options: Any,
     ) -> StepResult:
         """Takes a step on a replica's batch, together with the others.
 
@@ -375,8 +373,7 @@ class Trainer(Evaluator):
         sums, gradients = self._gradients(
             features,
             self.training_loss.factors(label_weights, scale),
-            num_applications=num_applications,
-            part_widths=part_widths,
+            **options,
         )
         stop_requested, sums = reduced_scalars((stop_requested, sums))
         loss = self.training_loss.reported(sums, label_weights)

@@ -16,6 +16,11 @@ from albert_tf.records.sentence_objectives import SentenceObjective
 WeightedSums = dict[str, Any]
 
 
+def as_float32(sums: WeightedSums) -> WeightedSums:
+    """Returns the sums and weights in float32, whatever the precision."""
+    return tf.nest.map_structure(lambda x: tf.cast(x, tf.float32), sums)
+
+
 class TrainingLoss:
     """The weighted sum of some losses, each a mean over its own labels.
 

@@ -9,13 +9,29 @@ queries beyond 512 tokens, `with_weights` all weights at once. This repository,
 `jax` and `keras` are needed, no TensorFlow. Prints a line of JSON for each.
 """
 
-import argparse
 import json
 import statistics
 import time
 from typing import Any
 
+from absl import flags
+
 from albert_tf.modeling.attention import FORMS, mask_to_logits
+from bin import command_line
+
+FLAGS = flags.FLAGS
+_HEAD_SIZE = 64
+
+
+def define_flags() -> None:
+    flags.DEFINE_list(
+        "forms", ["with_weights", "plain"], f"Of {', '.join(FORMS)}."
+    )
+    flags.DEFINE_list("lengths", ["128", "512", "1024", "4096"], "In tokens.")
+    flags.DEFINE_integer("num_tokens", 32768, "Of a batch.", lower_bound=1)
+    flags.DEFINE_integer("num_heads", 12, "Of 64 values each.", lower_bound=1)
+    flags.DEFINE_string("dtype", "bfloat16", "Of the states.")
+    flags.DEFINE_integer("repeats", 20, "Calls to time.", lower_bound=1)
 
 
 def run(
@@ -65,24 +81,13 @@ def run(
 
 
 def main() -> None:
-    """Prints the reports of all forms at all lengths."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--forms", default="with_weights,plain")
-    parser.add_argument("--lengths", default="128,512,1024,4096")
-    parser.add_argument("--num_tokens", type=int, default=32768)
-    parser.add_argument("--num_heads", type=int, default=12)
-    parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--repeats", type=int, default=20)
-    arguments = parser.parse_args()
-    for length in map(int, arguments.lengths.split(",")):
-        batch = max(arguments.num_tokens // length, 1)
-        shape = (batch, length, arguments.num_heads, 64)
-        for form in arguments.forms.split(","):
-            found = run(form, shape, arguments.dtype, arguments.repeats)
+    for length in map(int, FLAGS.lengths):
+        batch = max(FLAGS.num_tokens // length, 1)
+        shape = (batch, length, FLAGS.num_heads, _HEAD_SIZE)
+        for form in FLAGS.forms:
+            found = run(form, shape, FLAGS.dtype, FLAGS.repeats)
             print(json.dumps({"form": form, "length": length, **found}))
 
 
 if __name__ == "__main__":
-    main()
+    command_line.run(define_flags, main)

@@ -9,12 +9,13 @@ without padding. This repository, `torch` and `transformers` are needed, no
 TensorFlow. Prints one line of JSON.
 """
 
-import argparse
 import json
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
+
+from absl import flags
 
 from albert_tf.config import (
     PRESETS,
@@ -25,12 +26,26 @@ from albert_tf.config import (
     preset,
 )
 from benchmarks.workload import Workload, random_batch
+from bin import command_line
 from experiments.programs.transformers_albert import (
     albert_of_transformers,
     inputs_of_transformers,
 )
 
+FLAGS = flags.FLAGS
 WARM_UP = 3
+
+
+def define_flags() -> None:
+    flags.DEFINE_enum("preset", "base", list(PRESETS), "The model.")
+    flags.DEFINE_integer(
+        "batch_size", 64, "Sequences of a step.", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "max_seq_length", 512, "Tokens of a sequence.", lower_bound=8
+    )
+    flags.DEFINE_integer("repeats", 20, "Steps to time.", lower_bound=1)
+    flags.DEFINE_bool("compile", True, "Whether torch.compile is used.")
 
 
 def make_step(work: Workload, device: str, is_compiled: bool) -> Callable:
@@ -92,28 +107,16 @@ def run(
 
 
 def main() -> None:
-    """Prints the report of one workload."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--preset", default="base", choices=[*PRESETS])
-    parser.add_argument("--batch_size", type=int, default=64)
-    parser.add_argument("--max_seq_length", type=int, default=512)
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument(
-        "--eager", action="store_true", help="Without torch.compile."
-    )
-    arguments = parser.parse_args()
-    length = arguments.max_seq_length
+    length = FLAGS.max_seq_length
     work = Workload(
-        model=override(PretrainConfig(), preset(arguments.preset)).model,
-        batch_size=arguments.batch_size,
+        model=override(PretrainConfig(), preset(FLAGS.preset)).model,
+        batch_size=FLAGS.batch_size,
         seq_length=length,
         num_predictions=MaskingConfig().prediction_slots(length),
         training=TrainingConfig(),
     )
-    print(json.dumps(run(work, arguments.repeats, not arguments.eager)))
+    print(json.dumps(run(work, FLAGS.repeats, FLAGS.compile)))
 
 
 if __name__ == "__main__":
-    main()
+    command_line.run(define_flags, main)

@@ -158,8 +158,12 @@ def memory_of_a_step(cores):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num_cores", "most"), [(1, 11), (2, 10)])
-def test_chained_gradients_and_recomputation_save_memory(num_cores, most):
+@pytest.mark.parametrize(
+    ("num_cores", "most", "most_selective"), [(1, 11, 8.5), (2, 10, 7)]
+)
+def test_chained_gradients_and_recomputation_save_memory(
+    num_cores, most, most_selective
+):
     """Reads TensorFlow's own count of the bytes that tensors hold.
 
     A single thread may go on to other blocks before a weight's gradient.
@@ -173,5 +177,5 @@ def test_chained_gradients_and_recomputation_save_memory(num_cores, most):
     # activations are kept plain is 11; where all gradients wait for each other
     # plain is 16 and full 9 to 11.
     assert 8 < plain < most
-    assert full < selective < most - 3
+    assert full < selective < most_selective
     assert full < 7

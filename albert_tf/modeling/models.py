@@ -44,11 +44,18 @@ def _new_name() -> str:
     return f"{_NAME}_{number}" if number else _NAME
 
 
-def _as_rows(ids: Tensor) -> Tensor:
-    """Returns ids `[batch, choices, seq]` as `[batch * choices, seq]`."""
-    if len(ids.shape) == 2:
-        return ids
-    return ops.reshape(ids, (-1, ops.shape(ids)[-1]))
+def _encoder_rows(features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Returns the encoder's inputs `[batch, seq]`, or `[batch * choices, seq]`.
+
+    The choices of an example become rows of their own.
+    """
+    rows = {name: features[name] for name in ENCODER_INPUTS}
+    if len(rows["input_ids"].shape) == 2:
+        return rows
+    return {
+        name: ops.reshape(ids, (-1, ops.shape(ids)[-1]))
+        for name, ids in rows.items()
+    }
 
 
 def _keys_of_rows(
@@ -229,18 +236,19 @@ class AlbertModel(PretrainedModel):
         each with a key of its own. Other arguments as AlbertEncoder's.
         """
         features = self.checked(features, (), in_graph=not training)
-        return self._encode_rows(features, dropout_keys, training, **options)
+        rows = _encoder_rows(features)
+        return self._encode_rows(rows, dropout_keys, training, **options)
 
     def _encode_rows(
         self,
-        features: dict[str, Tensor],
+        rows: dict[str, Tensor],
         dropout_keys: Tensor | None,
         training: bool,
         output_hidden_states: bool = False,
         **options: Any,
     ) -> dict[str, Any]:
         outputs = self.encoder(
-            {name: _as_rows(features[name]) for name in ENCODER_INPUTS},
+            rows,
             dropout_keys=dropout_keys,
             training=training,
             **options,
@@ -284,16 +292,17 @@ class AlbertModel(PretrainedModel):
         features = self.checked(
             features, self.features_of_heads(), in_graph=not training
         )
+        rows = _encoder_rows(features)
         positions = self._positions_of_heads(features)
         if heads_only:
             self._check_heads_only(options)
-            options |= self._positions_to_compute(features, positions)
+            options |= self._positions_to_compute(rows, positions)
         dropout_keys = _keys_of_rows(dropout_keys, features)
-        outputs = self._encode_rows(features, dropout_keys, training, **options)
+        outputs = self._encode_rows(rows, dropout_keys, training, **options)
         encoded = {
             **outputs,
             **_states_at_positions(outputs, positions),
-            **self._text_vectors(outputs, features),
+            **self._text_vectors(outputs, rows),
             "word_embeddings": self.encoder.embeddings.word_embeddings,
         }
         found = {} if heads_only else outputs
@@ -346,7 +355,7 @@ class AlbertModel(PretrainedModel):
         )
 
     def _positions_to_compute(
-        self, features: Mapping[str, Tensor], positions: Mapping[str, Tensor]
+        self, rows: Mapping[str, Tensor], positions: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         """Returns `read_positions` of the encoder; empty: it computes all.
 
@@ -354,7 +363,7 @@ class AlbertModel(PretrainedModel):
         """
         if not self.reads_positions_only():
             return {}
-        none = ops.cast(_as_rows(features["input_ids"])[:, :0], "int32")
+        none = ops.cast(rows["input_ids"][:, :0], "int32")
         read = ops.concatenate([none, *positions.values()], axis=1)
         return {"read_positions": read}
 
@@ -368,12 +377,11 @@ class AlbertModel(PretrainedModel):
         }
 
     def _text_vectors(
-        self, outputs: Mapping[str, Tensor], features: Mapping[str, Tensor]
+        self, outputs: Mapping[str, Tensor], rows: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         """Returns the vector of each text or choice, if a head reads it."""
         if all(head.reads != TEXT_VECTOR for head in self.heads.values()):
             return {}
-        rows = {name: _as_rows(features[name]) for name in ENCODER_INPUTS}
         return {TEXT_VECTOR: text_vector(self.config, outputs, rows)}
 
     def compute_output_spec(

@@ -292,7 +292,9 @@ class TransformerBlock(CompositeLayer):
         read_positions: Tensor | None = None,
         apply_attention: Callable | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Returns `[batch, seq, H]` and the attention weights, if any.
+        """Returns the states and the attention weights, if any.
+
+        The states are `[batch, seq, H]`, with read_positions `[batch, n, H]`.
 
         Args:
             hidden: `[batch, seq, H]`.

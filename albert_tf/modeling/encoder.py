@@ -162,11 +162,11 @@ class AlbertEncoder(ConfiguredLayer):
         Returns:
             `sequence_output` `[batch, seq, H]`, or with read_positions in its
             place `read_output` `[batch, n, H]`; `pooled_output` `[batch,
-            H]`, the tanh of a dense layer on the first position; and lists
-            over the applications: `hidden_states`, the input of the first
-            block, then every output; on request `attentions` `[batch, heads,
-            seq, seq]`, of which the last have with read_positions only those
-            rows, the first position's in front.
+            H]`, the tanh of a dense layer on the first position;
+            `hidden_states`, the input of the first block, then each block's
+            output; on request `attentions` `[batch, heads, seq, seq]`, one of
+            each block. With read_positions the last of both have those rows
+            only, the first position's in front.
 
         Raises:
             UserError: when the plan has no such number of applications.

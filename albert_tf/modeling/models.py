@@ -233,7 +233,8 @@ class AlbertModel(PretrainedModel):
         """Returns the encoder's outputs for a dictionary of features.
 
         Inputs `[batch, choices, seq]` are read as batch * choices sequences,
-        each with a key of its own. Other arguments as AlbertEncoder's.
+        of which each has a dropout key. `hidden_states` are among the outputs
+        with `output_hidden_states`; other arguments are AlbertEncoder's.
         """
         features = self.checked(features, (), in_graph=not training)
         rows = _encoder_rows(features)
@@ -269,8 +270,9 @@ class AlbertModel(PretrainedModel):
 
         Args:
             features: `input_ids`, `input_mask`, `segment_ids` `[batch, seq]`
-                and the heads' features (see `Head.features`). Without a
-                mask all are tokens; without segments all are of the first.
+                or `[batch, choices, seq]`, and the heads' features (see
+                `Head.features`). Without a mask all are tokens; without
+                segments all are of the first.
             dropout_keys: `[batch]` uint32 or None (see ExampleDropout);
                 the choices of an example, whose number must then be known,
                 are dropped differently.
@@ -282,8 +284,10 @@ class AlbertModel(PretrainedModel):
                 `num_applications` as AlbertEncoder's.
 
         Returns:
-            `sequence_output` `[batch, seq, H]`, `pooled_output`
-            `[batch, H]`, and the outputs that the heads name.
+            The outputs that the heads name; without heads_only also
+            `sequence_output` `[rows, seq, H]`, `pooled_output` `[rows, H]` if
+            there is a pooler, and on request `hidden_states` and `attentions`,
+            where rows is batch, or batch * choices.
 
         Raises:
             UserError: for features that do not fit, heads_only with other

@@ -39,7 +39,8 @@ class SharedKernelGradients:
     In training an application hands a kernel on to the next one that uses it,
     so that the gradients of the uses are added one by one. Otherwise all of
     them, which fill the memory of a large model, would be kept until the last
-    is there. In a precision below the variables' each kernel is cast once.
+    is there. In a precision below the variables' each shared kernel is cast
+    once, in training on other backends than TensorFlow at every use.
     """
 
     def __init__(

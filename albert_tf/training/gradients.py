@@ -25,7 +25,10 @@ class GradientComputation:
         *,
         xla: bool,
     ) -> None:
-        """Prepares the gradients of `variables`; XLA compiles the whole."""
+        """Prepares the gradients of `variables`.
+
+        With `xla` the forward and backward pass of a piece are one program.
+        """
         self._model = model
         self._training_loss = training_loss
         self._variables = list(variables)

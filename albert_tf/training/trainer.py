@@ -57,7 +57,7 @@ class StepResult(NamedTuple):
             compare).
         gradient_norm: before clipping.
         learning_rate: of the update.
-        skipped: 1 if nothing was changed.
+        skipped: 1 if no weight and no moment was changed; the step counts.
         nonfinite: 1 if that was for a value that is not finite (and no mere
             overflow that a smaller loss scale will cure).
         stop_requested: the number of replicas whose worker is to stop.
@@ -150,7 +150,8 @@ class Trainer(Evaluator):
     def part_widths(self, batch: Batch) -> tuple[int, ...]:
         """Returns the widths at which equal parts of a batch are computed.
 
-        Elsewhere than on one CPU all rows are one part, as wide as the batch.
+        All rows are one part, as wide as the batch, elsewhere than on one CPU,
+        and where micro-batches do not divide the parts.
         """
         whole = (batch["input_ids"].shape[-1],)
         if not on_one_cpu(self.strategy):
@@ -414,9 +415,9 @@ class Trainer(Evaluator):
 
         They are by path, of the variables that a loss reaches. Others (the
         pooler and the sentence head, where segments have no label, or their
-        loss no weight) are not updated, as in google-research/albert: under
-        LAMB the weight decay of a gradient of 0 takes the whole learning rate
-        off a variable at every step.
+        loss no weight) are not updated, as in google-research/albert: with a
+        gradient of 0 LAMB's update is the weight decay alone, which the trust
+        ratio scales up to the learning rate times the weights.
         """
         features = dict(features)
         numbers = features.pop("example_numbers")

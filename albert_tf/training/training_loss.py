@@ -95,7 +95,7 @@ class TrainingLoss:
         )
 
     def metrics(self, outputs: dict, features: dict) -> WeightedSums:
-        """Returns the accuracy of each term that has one."""
+        """Returns (weight of correct labels, weight) by accuracy's name."""
         sums = {}
         for term in self.terms:
             if term.accuracy:

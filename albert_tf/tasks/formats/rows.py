@@ -60,7 +60,7 @@ EXTENSIONS = (*DELIMITERS, *JSON_EXTENSIONS, PARQUET)
 # Why rows may have a number more than the header has names, and the number of
 # those by which this is seen.
 _OF_R = " (R's write.table leaves out the name of row numbers; row.names=FALSE)"
-_HEAD_ROWS = 100
+_HEAD_ROWS = 3
 _ADVICE = (
     "the first line of a table names its columns, and a line of JSON is an "
     "object."

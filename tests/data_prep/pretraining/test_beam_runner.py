@@ -142,7 +142,7 @@ def test_a_worker_of_a_cluster_may_be_killed(build, tmp_path, monkeypatch):
     root = str(Path(beam_runner.__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", root)
     monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1000)
-    settings = {"remove_duplicates": "paragraphs", "num_shards": 40}
+    settings = {"remove_duplicates": "paragraphs", "num_shards": 16}
     metadata = build("local", **settings)
     with LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None

@@ -1,6 +1,5 @@
 """Flags and reading of a corpus of text, for programs on vocabularies."""
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -8,7 +7,11 @@ from absl import flags
 
 from bin import command_line
 from data_prep.corpus.forms import corpus_files
-from data_prep.corpus.listing import describe_left_out, list_files
+from data_prep.corpus.listing import (
+    describe_left_out,
+    list_files,
+    relative_names,
+)
 from data_prep.corpus.reading import (
     Document,
     FileSurvey,
@@ -123,7 +126,7 @@ def _surveyed(
         command_line.log(f"{describe_left_out(left_out)}.")
     files = corpus_files(
         paths,
-        list(map(os.path.basename, paths)),
+        relative_names(paths),
         separator,
         skip_header_lines=FLAGS.skip_header_lines,
         text_column=FLAGS.text_column,

@@ -6,7 +6,7 @@ What it leaves out of directories is described by `describe_left_out`.
 import glob
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, require
@@ -68,6 +68,18 @@ def list_files(
             ) from None
     left_out.difference_update(found)
     return sorted(found.values())
+
+
+def relative_names(paths: Sequence[str]) -> list[str]:
+    """Returns the paths of files relative to their common directory.
+
+    They do not depend on where the files lie, and no two are equal.
+    """
+    absolute = (p if files.is_remote(p) else os.path.abspath(p) for p in paths)
+    parts = [path.split("/") for path in absolute]
+    folders = [part[:-1] for part in parts]
+    depth = len(os.path.commonprefix(folders))  # noqa: RUF071, of lists
+    return ["/".join(part[depth:]) for part in parts]
 
 
 def _require_text(

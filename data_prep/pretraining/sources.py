@@ -10,7 +10,7 @@ from albert_tf.config import PretrainingDataConfig, UserError, require
 from albert_tf.io.files import is_remote
 from albert_tf.records import counter_rng
 from data_prep.corpus.forms import CorpusFile, corpus_files
-from data_prep.corpus.listing import list_files
+from data_prep.corpus.listing import list_files, relative_names
 from data_prep.corpus.reading import Document, UnitDocument
 from data_prep.corpus.text_files import OpenFile
 
@@ -40,7 +40,7 @@ def list_inputs(
         return to_train
     to_evaluate = _of_origin(EVAL, find_files(eval_inputs), config, open_file)
     locations = (
-        {_absolute(file.path, os.path.realpath) for file in files}
+        {_real_path(file.path) for file in files}
         for files in (to_train, to_evaluate)
     )
     for path in sorted(set.intersection(*locations)):
@@ -62,7 +62,7 @@ def _of_origin(
     if separator == "auto" and config.sentence_splitter == "newline":
         separator = "blank_line"  # one sentence a line: the form of BERT
     names, paths = zip(
-        *sorted(zip(_names(paths), paths, strict=True)), strict=True
+        *sorted(zip(relative_names(paths), paths, strict=True)), strict=True
     )
     return corpus_files(
         paths,
@@ -75,16 +75,8 @@ def _of_origin(
     )
 
 
-def _absolute(path: str, function: Callable[[str], str]) -> str:
-    return path if is_remote(path) else function(path)
-
-
-def _names(paths: Sequence[str]) -> list[str]:
-    """Returns the paths of files relative to their common directory."""
-    parts = [_absolute(path, os.path.abspath).split("/") for path in paths]
-    folders = [part[:-1] for part in parts]
-    depth = len(os.path.commonprefix(folders))  # noqa: RUF071, of lists
-    return ["/".join(part[depth:]) for part in parts]
+def _real_path(path: str) -> str:
+    return path if is_remote(path) else os.path.realpath(path)
 
 
 def unit_document(

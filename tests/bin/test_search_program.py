@@ -115,6 +115,19 @@ def test_an_index_by_words_needs_no_model(tmp_path):
     assert done.stdout.splitlines()[-4].split()[1:] == ["tfidf", "bm25"]
 
 
+def test_files_of_one_name_are_several_documents(tmp_path):
+    for folder, text in ("wolves", "Wolves hunt."), ("bread", "Bread bakes."):
+        (tmp_path / "texts" / folder).mkdir(parents=True)
+        (tmp_path / "texts" / folder / "readme.txt").write_text(text)
+    done = run_program(
+        "search",
+        f"--index_texts={tmp_path}/texts",
+        f"--index_dir={tmp_path}/index",
+        "--query=wolves",
+    )
+    assert done.stdout.splitlines()[-1].startswith("1. wolves/readme.txt, ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

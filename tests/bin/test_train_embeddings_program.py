@@ -42,6 +42,14 @@ def test_documents_are_cut_into_passages(documents_of, tmp_path):
     assert found == [["Bada gule.", "Mizo tepu."]]
 
 
+def test_files_of_one_name_are_several_documents(documents_of, tmp_path):
+    for folder, text in ("a", "Bada gule.\n"), ("b", "Mizo tepu.\n"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "readme.txt").write_text(text)
+    found = documents_of(f"--input={tmp_path}/a,{tmp_path}/b")
+    assert found == [["Bada gule."], ["Mizo tepu."]]
+
+
 def test_rows_of_a_table_are_pairs(documents_of, tmp_path):
     path = tmp_path / "faq.tsv"
     path.write_text("id\tquestion\tanswer\n1\twhy\tso\n2\twho\tme\n")

@@ -6,7 +6,6 @@ python -m bin.search --index_texts=texts --index_dir=words
 python -m bin.search --index_dir=index --query='How is asthma treated?'
 """
 
-import contextlib
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from albert_tf.config import UserError, require, shown
+from albert_tf.config import require, shown
 from albert_tf.io import files
-from albert_tf.io.compression import open_plain, packing
+from albert_tf.io.compression import packing
 from albert_tf.search.index import (
     DEFAULT_RANKING,
     DEFAULT_TOP_K,
@@ -28,8 +27,14 @@ from albert_tf.search.index import (
 )
 from albert_tf.search.ranking import recall
 from albert_tf.search.words import words_of
-from albert_tf.tasks.formats.rows import JSON_EXTENSIONS
-from albert_tf.tasks.formats.tables import MARK, decoded_lines
+from albert_tf.tasks.formats.json_rows import value_or_none
+from albert_tf.tasks.formats.json_values import (
+    check,
+    parse_line,
+    read_json_lines,
+)
+from albert_tf.tasks.formats.rows import JSON_EXTENSIONS, JSON_LINES, ending_of
+from albert_tf.tasks.formats.tables import MARK, decoded_lines, stored_lines
 from bin import command_line, corpora
 
 if TYPE_CHECKING:
@@ -55,8 +60,8 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "input",
         None,
-        "A file with one question per line; - reads standard input. A blank "
-        "line has no passages.",
+        "A file with a question in each line, in JSON as query; - reads "
+        "standard input. A blank line has no passages.",
     )
     flags.DEFINE_string(
         "output",
@@ -150,17 +155,31 @@ def _write(embedder: "Embedder | None") -> None:
 
 
 def _questions() -> list[str]:
+    """Returns the questions; that of a blank line is empty."""
     if FLAGS.query:
-        return list(FLAGS.query)
-    with (
-        contextlib.nullcontext(sys.stdin.buffer)
-        if FLAGS.input == "-"
-        else open_plain(FLAGS.input)
-    ) as file:
-        lines = decoded_lines(FLAGS.input, file, "a question on each line.")
-        questions = [line.removeprefix(MARK).strip() for line in lines]
-    require(any(questions), f"{FLAGS.input} has no question.")
+        return [question.strip() for question in FLAGS.query]
+    path, advice = FLAGS.input, "expected a question in each line."
+    stored = sys.stdin.buffer if path == "-" else stored_lines(path, advice)
+    # Files that begin with a byte-order mark may have been joined.
+    questions = [
+        line.removeprefix(MARK).strip()
+        for line in decoded_lines(path, stored, advice)
+    ]
+    first = next(filter(None, questions), "")
+    if ending_of(path) == JSON_LINES or isinstance(value_or_none(first), dict):
+        questions = [
+            text and _asked(f"{path}:{number}", text)
+            for number, text in enumerate(questions, start=1)
+        ]
+    require(any(questions), f"{path} has no question.")
     return questions
+
+
+def _asked(location: str, text: str) -> str:
+    """Returns the question of a line of JSON."""
+    row = parse_line(location, text)
+    check(row, {"query": str}, location)
+    return row["query"].strip()
 
 
 def _answer(index: Index) -> None:
@@ -200,6 +219,7 @@ def _plain(question: str, hits: list[Hit]) -> Iterator[str]:
 
 def _evaluate(index: Index) -> None:
     questions = list(_labelled_questions(set(index.documents())))
+    require(bool(questions), f"{FLAGS.evaluate} has no question.")
     columns = {}
     for name in index.rankings:
         ranks = document_ranks(index, questions, name, max(_RECALL_CUTOFFS))
@@ -209,22 +229,15 @@ def _evaluate(index: Index) -> None:
 
 
 def _labelled_questions(known: set[str]) -> Iterator[tuple[str, str]]:
-    with open_plain(FLAGS.evaluate) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                row = json.loads(line)
-                question, document = row["query"], row["document"]
-            except (ValueError, TypeError, KeyError):
-                raise UserError(
-                    f"{FLAGS.evaluate}, line {number}: expected an object with "
-                    "query and document."
-                ) from None
-            require(
-                document in known,
-                f"{FLAGS.evaluate}, line {number}: the index has no document "
-                f"{shown(document)}.",
-            )
-            yield question, document
+    advice = "expected a line of JSON with query and document for each question"
+    for location, row in read_json_lines(FLAGS.evaluate, f"{advice}."):
+        check(row, {"query": str, "document": str}, location)
+        require(bool(row["query"].strip()), f"{location}: the query is empty.")
+        require(
+            row["document"] in known,
+            f"{location}: the index has no document {shown(row['document'])}.",
+        )
+        yield row["query"], row["document"]
 
 
 if __name__ == "__main__":

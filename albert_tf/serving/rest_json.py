@@ -41,7 +41,9 @@ def read_request(
         by_row != ("inputs" in fields),
         "Expected either 'instances' (rows) or 'inputs' (columns).",
     )
-    signature = fields.get("signature_name") or "serving_default"
+    signature = fields.get("signature_name")
+    if signature in (None, ""):
+        signature = "serving_default"
     require(
         isinstance(signature, str),
         f"Expected a string as signature_name, got {shown(signature)}.",

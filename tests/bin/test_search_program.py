@@ -83,6 +83,65 @@ def test_a_file_of_questions_gives_lines_of_json_without_a_model(
     assert "latin.txt:1: byte 3 (0xe9) is not UTF-8" in refused.error
 
 
+@pytest.mark.parametrize("name", ["asked.jsonl", "asked.txt"])
+def test_questions_in_lines_of_json_are_their_query(index_dir, tmp_path, name):
+    path = tmp_path / name
+    path.write_text('{"query": "tepu", "id": 1}\n\n{"query": " "}\n')
+    asked = ["search", f"--index_dir={index_dir}", f"--input={path}"]
+    done = run_program(*asked)
+    first, *blank = map(json.loads, done.stdout.splitlines())
+    assert first["query"] == "tepu"
+    assert first["passages"][0]["document"] == "b.txt"
+    assert blank == [{"query": "", "passages": []}] * 2
+    path.write_text('{"query": "tepu"}\n{"query": 5}\n')
+    assert f"{path}:2: query: expected a string, got 5." in (
+        run_program(*asked).error
+    )
+
+
+def test_questions_in_utf16_are_refused_by_that_name(index_dir, tmp_path):
+    (tmp_path / "asked.txt").write_text("tepu\n", "utf-16")
+    done = run_program(
+        "search", f"--index_dir={index_dir}", f"--input={tmp_path}/asked.txt"
+    )
+    assert "iconv -f UTF-16 -t UTF-8" in done.error
+
+
+def test_a_blank_query_has_no_passages(index_dir, model_dir):
+    done = run_program(
+        "search",
+        f"--index_dir={index_dir}",
+        f"--model_dir={model_dir}",
+        "--ranking=embedding",
+        "--query= ",
+    )
+    assert done.status == 0, done.error
+    assert "1. " not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"query": 5, "document": "b.txt"}', "query: expected a string, go"),
+        (b"null", "expected an object, got null."),
+        (b'{"query": "a", "document": []}', "document: expected a string, "),
+        (b'{"query": " ", "document": "b.txt"}', "the query is empty."),
+        (b'{"query": "a", "document": "c"}', "the index has no document 'c'."),
+        (b'{"query": "caf\xe9"}', "byte 14 (0xe9) is not UTF-8"),
+    ],
+)
+def test_mistakes_in_known_answers_are_named(
+    index_dir, tmp_path, line, message
+):
+    path = tmp_path / "known.jsonl"
+    path.write_bytes(b"\n" + line)
+    asked = ["search", f"--index_dir={index_dir}", f"--evaluate={path}"]
+    assert f"{path}:2: {message}" in run_program(*asked).error
+    for content, fault in (b"", "is empty; expected"), (b"\n", "has no questi"):
+        path.write_bytes(content)
+        assert f"{path} {fault}" in run_program(*asked).error
+
+
 def test_recall_of_every_ranking_is_printed(index_dir, model_dir, tmp_path):
     rows = tmp_path / "questions.jsonl"
     rows.write_text('{"query": "rika", "document": "b.txt"}\n')

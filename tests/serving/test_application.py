@@ -161,6 +161,8 @@ def test_an_example_at_fault_is_named_by_its_row(client):
         ({}, "either 'instances' (rows) or 'inputs' (columns)"),
         ({"instances": ["a"], "signature": "text"}, "got 'signature'"),
         ({"instances": ["a"], "signature_name": 3}, "a string as signature"),
+        ({"instances": ["a"], "signature_name": 0}, "a string as signature"),
+        ({"instances": ["a"], "signature_name": []}, "a string as signature"),
         ({"instances": "a"}, "at least one row as instances, got 'a'"),
         (
             {"instances": [{"txt": "a"}]},

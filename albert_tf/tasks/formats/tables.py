@@ -75,11 +75,12 @@ def decoded_lines(
     """Yields the lines as text, without the byte-order mark of UTF-8.
 
     Raises UserError, to which `advice` is appended, where there is no text;
-    and for a line that is not UTF-8.
+    for a line that is not UTF-8; and for text in UTF-16 or UTF-32.
     """
     number = 0
     for number, line in enumerate(lines, start=1):
         if number == 1:
+            refuse_other_than_text(path, line)
             line = line.removeprefix(codecs.BOM_UTF8)
             require(bool(line), f"{path} is empty; {advice}")
         try:

@@ -15,6 +15,7 @@ from albert_tf.config import UserError
 from albert_tf.tasks.custom import custom_task
 from albert_tf.tasks.formats.tables import (
     DELIMITERS,
+    decoded_lines,
     own_rows,
     stored_lines,
 )
@@ -366,3 +367,8 @@ def test_the_end_of_a_file_of_dos_is_none_of_its_rows(write):
     assert fields(path)[1:] == [["\x1aa", "x"], ["b", "y\x1a"]]
     with pytest.raises(UserError, match="is empty"):
         fields(write("t.csv", "\x1a"))
+
+
+def test_lines_in_utf16_are_refused_by_that_name():
+    with pytest.raises(UserError, match="iconv -f UTF-16 -t UTF-8"):
+        list(decoded_lines("-", ["a\n".encode("utf-16")], ""))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,8 @@ from albert_tf.search.words import WordIndex
 # Written last: a directory without it is no index.
 INDEX_FILE = "index.json"
 VECTORS, PASSAGES = "vectors.npy", "passages.jsonl"
-FORMAT = 1
+# Of another number are indices with other words of a text, too.
+FORMAT = 2
 # Questions that are given to the model together.
 _BATCH = 1024
 # Places of each ranking that are fused.
@@ -83,43 +85,30 @@ class Index:
             f"{directory} is no index: it has no {INDEX_FILE}; bin.search "
             "--index_texts writes one.",
         )
-        recorded = read_json(path)
+        recorded = read_json(path, advice="Write it anew with --index_texts.")
         require(
             recorded.get("format") == FORMAT,
             f"{path} is of another version of this program; write the index "
             "anew with --index_texts.",
         )
-        require(
-            model is None or recorded["model"] is not None,
-            f"{directory} was written without a model, so that it has no "
-            "vectors; write it anew with --index_texts and --model_dir.",
-        )
-        require(
-            model is None or recorded["model"] == dict(model),
-            f"{directory} was written with another model, whose vectors are no "
-            "measure for this one's; give that --model_dir, or write the index "
-            "anew with --index_texts.",
-        )
+        if model is not None:
+            _check_model(directory, recorded.get("model"), model)
         try:
+            _check_files(
+                directory, recorded["sha256"], with_vectors=bool(embed)
+            )
             vectors = None
-            if recorded["model"] is not None:
+            if embed:
                 path = os.path.join(directory, VECTORS)
                 vectors = np.load(path, mmap_mode="r")
             with open(os.path.join(directory, PASSAGES), "rb") as file:
                 passages = file.read().splitlines()
             words = WordIndex.load(directory)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, LookupError, AttributeError) as error:
             raise UserError(
-                f"{directory}: the index is damaged ({error}); write it anew "
+                f"The index {directory} is damaged ({error}); write it anew "
                 "with --index_texts."
             ) from None
-        number = len(passages) if vectors is None else len(vectors)
-        require(
-            number == len(passages) == recorded["passages"],
-            f"{directory}: the index is damaged: {recorded['passages']} "
-            f"passages, {len(passages)} texts, {number} vectors; write "
-            "it anew with --index_texts.",
-        )
         return cls(directory, vectors, passages, words, embed)
 
     @property
@@ -155,6 +144,43 @@ class Index:
     def documents(self) -> list[str]:
         """Returns the name of each passage's document."""
         return [json.loads(passage)["document"] for passage in self.passages]
+
+
+def _check_model(
+    directory: str, recorded: Any, model: Mapping[str, Any]
+) -> None:
+    """Raises UserError unless a model has written the vectors of an index."""
+    require(
+        recorded is not None,
+        f"{directory} was written without a model, so that it has no "
+        "vectors; write it anew with --index_texts and --model_dir.",
+    )
+    require(
+        recorded == dict(model),
+        f"{directory} was written with another model, whose vectors are no "
+        "measure for this one's; give that --model_dir, or write the index "
+        "anew with --index_texts.",
+    )
+
+
+def _check_files(
+    directory: str, digests: Mapping[str, str], *, with_vectors: bool
+) -> None:
+    """Raises ValueError for a file that is not as it was written.
+
+    The vectors, which may be large, are read only where they are needed.
+    """
+    for name, digest in digests.items():
+        if (name != VECTORS or with_vectors) and digest != file_digest(
+            os.path.join(directory, name)
+        ):
+            raise ValueError(f"{name} is not as it was written")
+
+
+def file_digest(path: str) -> str:
+    """Returns the SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # Number and score of the passages for each query.

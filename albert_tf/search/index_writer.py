@@ -11,7 +11,14 @@ from albert_tf.config import require
 from albert_tf.interchange.model_files import replacing_directory
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
-from albert_tf.search.index import FORMAT, INDEX_FILE, PASSAGES, VECTORS, Embed
+from albert_tf.search.index import (
+    FORMAT,
+    INDEX_FILE,
+    PASSAGES,
+    VECTORS,
+    Embed,
+    file_digest,
+)
 from albert_tf.search.ranking import normalized
 from albert_tf.search.words import WordIndex
 
@@ -73,6 +80,10 @@ def write_index(
                 "format": FORMAT,
                 "passages": len(passages),
                 "model": None if model is None else dict(model),
+                "sha256": {
+                    name: file_digest(os.path.join(new, name))
+                    for name in sorted(os.listdir(new))
+                },
             },
         )
 

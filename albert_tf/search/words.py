@@ -2,6 +2,7 @@
 
 import os
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,19 +10,47 @@ from typing import Any
 import numpy as np
 
 from albert_tf.io.json_files import read_json_list, write_json
+from albert_tf.text.character_class import CharacterClass
 from albert_tf.text.normalization import normalize
+from albert_tf.text.wordpiece import IDEOGRAPHS
 
 _COUNTS, _WORDS = "counts.npz", "words.json"
-_WORD = re.compile(r"\w+")
+# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Chinese
+# and Japanese; and Korean, whose particles stand at the word.
+_UNSPACED = CharacterClass(
+    IDEOGRAPHS.codes
+    | CharacterClass.parse(
+        """
+        E01-E3A E40-E4E E81-EBD EC0-ECD EDC-EDF 1000-103F 1050-108F 1780-17D3
+        3005-3007 3041-3096 309D-309F 30A1-30FA 30FC-30FF 31F0-31FF AC00-D7A3
+        2CEB0-323AF
+        """
+    ).codes
+).pattern
+_WORD = re.compile(rf"{_UNSPACED}|[^\W{_UNSPACED[1:-1]}]+")
+_PAIR = re.compile(f"(?=({_UNSPACED}{_UNSPACED}))")
 # BM25's saturation of repeated words, and by length, as in Lucene.
 _K1, _B = 1.2, 0.75
 
 
 def words_of(text: str) -> list[str]:
-    """Returns the words of a text, lower-case and without accents."""
-    return _WORD.findall(
-        normalize(text, do_lower_case=True, keep_accents=False)
-    )
+    """Returns the words of a text, lower-case and without accents.
+
+    Of scripts without spaces each character is one.
+    """
+    return _WORD.findall(_clean(text))
+
+
+def _terms(text: str) -> list[str]:
+    """Returns the words, and the pairs of such characters side by side."""
+    text = _clean(text)
+    return _WORD.findall(text) + _PAIR.findall(text)
+
+
+def _clean(text: str) -> str:
+    text = normalize(text, do_lower_case=True, keep_accents=False)
+    # Without accents that puts together the syllables of Korean.
+    return unicodedata.normalize("NFC", text)
 
 
 class WordIndex:
@@ -48,7 +77,7 @@ class WordIndex:
         words: dict[str, int] = {}
         columns, values, offsets = [], [], [0]
         for text in texts:
-            for word, count in Counter(words_of(text)).items():
+            for word, count in Counter(_terms(text)).items():
                 columns.append(words.setdefault(word, len(words)))
                 values.append(count)
             offsets.append(len(columns))
@@ -109,7 +138,7 @@ class WordIndex:
 
     def _columns(self, query: str) -> Iterable[tuple[np.ndarray, ...]]:
         """Yields passages with a word, its counts, its times in the query."""
-        for word, times in Counter(words_of(query)).items():
+        for word, times in Counter(_terms(query)).items():
             if word in self._words:
                 column = self._words[word]
                 start, end = self._counts.indptr[column : column + 2]

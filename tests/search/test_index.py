@@ -1,7 +1,5 @@
 """Indices of passages: what is written, found and refused."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -42,6 +40,33 @@ def test_words_find_only_passages_that_have_them(tmp_path):
     found = index.search(["high sea", "volcano"], 9, "bm25")
     # The shorter of both passages with one of the words comes first.
     assert [[hit.number for hit in hits] for hits in found] == [[2, 0], []]
+
+
+@pytest.mark.parametrize("ranking", ["tfidf", "bm25"])
+@pytest.mark.parametrize(
+    ("query", "other", "right"),
+    [
+        ("東京の水", "川は長い。京には東がある。", "大会は東京で開かれた。"),
+        ("カメラ", "メモとラジオとカバン。", "新しいカメラを買った。"),
+        ("학교", "교사는 학생이다.", "아이는 학교에서 배운다."),
+        ("水", "火。", "水道水。"),
+    ],
+)
+def test_words_without_spaces_are_found(tmp_path, query, other, right, ranking):
+    path = str(tmp_path / "index")
+    texts = [other, "A text in English.", right]
+    write_index(path, [Passage("a", 1, text) for text in texts])
+    (hits,) = Index.open(path).search([query], 3, ranking)
+    assert hits[0].text == right
+    assert len(hits) < 3
+
+
+def test_an_index_of_an_earlier_version_is_refused(tmp_path):
+    write(tmp_path / "index")
+    path = tmp_path / "index" / "index.json"
+    path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
+    with pytest.raises(UserError, match="of another version of this program"):
+        Index.open(str(tmp_path / "index"))
 
 
 def test_an_index_without_a_model_is_searched_by_words(tmp_path):
@@ -104,12 +129,42 @@ def test_other_directories_are_neither_read_nor_written(tmp_path):
         Index.open(str(tmp_path))
 
 
-def test_a_damaged_index_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    "name", ["counts.npz", "vectors.npy", "passages.jsonl", "words.json"]
+)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda stored: b"",
+        lambda stored: stored[: len(stored) // 2],
+        lambda stored: stored[:-9] + bytes([stored[-9] ^ 1]) + stored[-8:],
+        lambda stored: stored + b"{\n",
+        None,
+    ],
+)
+def test_a_damaged_index_is_refused(tmp_path, name, damage):
     write(tmp_path / "index")
-    path = tmp_path / "index" / "passages.jsonl"
-    path.write_text(json.dumps({}) + "\n")
-    with pytest.raises(UserError, match="damaged: 3 passages, 1 texts"):
+    path = tmp_path / "index" / name
+    stored = path.read_bytes()
+    path.unlink()
+    if damage:
+        path.write_bytes(damage(stored))
+    with pytest.raises(UserError, match=rf"index is damaged \(.*{name}.*anew"):
+        Index.open(str(tmp_path / "index"), MODEL, embed)
+
+
+def test_parts_of_two_indices_do_not_fit_each_other(tmp_path):
+    write(tmp_path / "index")
+    write(tmp_path / "other", PASSAGES[:2])
+    words = tmp_path / "index" / "words.json"
+    words.write_bytes((tmp_path / "other" / "words.json").read_bytes())
+    with pytest.raises(UserError, match="words.json is not as it was written"):
         Index.open(str(tmp_path / "index"))
-    (tmp_path / "index" / "words.json").write_text('{"word": 0}')
-    with pytest.raises(UserError, match=r"damaged \(.* not a JSON list\.\)"):
+
+
+@pytest.mark.parametrize("content", ['{"format": 2}', '{"format": 2, "sha2'])
+def test_a_damaged_record_of_an_index_is_refused(tmp_path, content):
+    write(tmp_path / "index")
+    (tmp_path / "index" / "index.json").write_text(content)
+    with pytest.raises(UserError, match=r"rite it anew with --index_texts"):
         Index.open(str(tmp_path / "index"))

@@ -116,6 +116,14 @@ def main() -> None:
 
         embedder = Embedder(FLAGS.model_dir, FLAGS.batch_size)
         model = {"model": embedder.description, "embed": embedder.embed}
+    if FLAGS.model_dir and not embedder:
+        print(
+            f"--model_dir={FLAGS.model_dir} is not read: "
+            f"--ranking={FLAGS.ranking} compares words; embedding and hybrid "
+            "compare vectors.",
+            file=sys.stderr,
+            flush=True,
+        )
     if FLAGS.index_texts:
         _write(embedder)
     if not any(asked):

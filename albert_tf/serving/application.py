@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import concurrent.futures
 import contextlib
 import hashlib
 import html
@@ -35,6 +36,8 @@ from albert_tf.serving.search_json import search_response
 
 # The status of clients that have gone, for the metrics: nobody receives it.
 _CLIENT_GONE = 499
+# Searches that are computed at the same time.
+_SEARCH_THREADS = 4
 _RETRY = {"Retry-After": "1"}
 
 
@@ -185,6 +188,25 @@ class _Predictions:
         return await asyncio.to_thread(write_response, outputs, by_row)
 
 
+class _Searches:
+    """Answers searches, in threads of their own: predictions need the others.
+
+    One that is cancelled while it waits for a thread takes none.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._threads = concurrent.futures.ThreadPoolExecutor(
+            _SEARCH_THREADS, "search"
+        )
+
+    async def answer(self, request: Request, body: bytes) -> bytes:
+        request.state.signature = "search"
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, search_response, body, self._index
+        )
+
+
 async def _unless_gone(request: Request, answer: Awaitable[bytes]) -> bytes:
     """Returns the answer; cancels it when the client has gone."""
 
@@ -276,7 +298,8 @@ def make_application(
         predictions = _Predictions(model, config, metrics)
         routes += _model_routes(model, name, predictions, limits)
     if index:
-        routes.append(_search_route(index, limits))
+        searches = _Searches(index)
+        routes.append(_search_route(searches, limits))
     page = _page(name if model else "", index)
     routes.append(Route("/", page, methods=["GET"]))
 
@@ -328,15 +351,11 @@ def _model_routes(
         yield Route(path, Status)
 
 
-def _search_route(index: Index, limits: _Limits) -> Route:
+def _search_route(searches: _Searches, limits: _Limits) -> Route:
     """Returns the path of searches."""
 
-    async def answer(request: Request, body: bytes) -> bytes:
-        request.state.signature = "search"
-        return await asyncio.to_thread(search_response, body, index)
-
     async def search(request: Request) -> Response:
-        return await limits.respond(request, answer)
+        return await limits.respond(request, searches.answer)
 
     return Route("/v1/search", search, methods=["POST"])
 

@@ -8,6 +8,8 @@ from albert_tf.serving.rest_json import request_fields
 
 # The most passages in a response.
 _MAX_TOP_K = 100
+# A model reads the whole question, so that a longer one would take seconds.
+_MAX_QUERY_CHARACTERS = 10_000
 
 
 def search_response(body: bytes, index: Index) -> bytes:
@@ -21,6 +23,11 @@ def search_response(body: bytes, index: Index) -> bytes:
     require(
         isinstance(query, str) and bool(query.strip()),
         f"Expected a question as query, got {shown(query)}.",
+    )
+    require(
+        len(query) <= _MAX_QUERY_CHARACTERS,
+        f"Expected at most {_MAX_QUERY_CHARACTERS} characters as query, got "
+        f"{len(query)}.",
     )
     top_k = fields.get("top_k", DEFAULT_TOP_K)
     require(

@@ -50,6 +50,13 @@ def test_a_text_is_found_in_its_file_at_its_place(index_dir, model_dir):
     )
 
 
+def test_a_model_that_is_not_read_is_named(index_dir):
+    asked = f"--index_dir={index_dir}", "--query=tepu", "--model_dir=none"
+    done = run_program("search", *asked)
+    assert "--model_dir=none is not read: --ranking=tfidf" in done.stderr
+    assert "1. b.txt" in done.stdout
+
+
 def test_the_vectors_are_of_the_pooling_that_the_model_keeps(index_dir):
     with open(f"{index_dir}/index.json") as file:
         assert json.load(file)["model"]["pooling"] == "mean_max"

@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import socket
+import threading
 
 import numpy as np
 import pytest
@@ -390,10 +391,42 @@ def test_a_question_gets_the_passages_that_have_its_words(index):
     }
 
 
+def test_long_searches_leave_threads_to_predictions(tmp_path, stub):
+    go = threading.Event()
+
+    def embed(texts):
+        assert go.wait(30)
+        return np.ones([len(texts), 2])
+
+    path = str(tmp_path / "index")
+    write_index(
+        path, [Passage("a", 1, "a")], lambda _: np.ones([1, 2]), model={}
+    )
+    asked = json.dumps({"query": "a", "ranking": "embedding"})
+    with serving(stub, Index.open(path, {}, embed)) as client:
+        # More than asyncio has threads.
+        searches = [
+            threading.Thread(
+                target=client.ask, args=("POST", "/v1/search", asked)
+            )
+            for _ in range(40)
+        ]
+        for search in searches:
+            search.start()
+        client.wait_for_metric("albert_pending_requests", 40)
+        try:
+            assert client.predict({"instances": ["a"]})[0] == 200
+        finally:
+            go.set()
+        for search in searches:
+            search.join(30)
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
         ({"query": " "}, "Expected a question as query, got ' '."),
+        ({"query": 10_001 * "a"}, "at most 10000 characters as query, got "),
         ({"query": "a", "top_k": 0}, "from 1 to 100 as top_k, got 0."),
         ({"query": "a", "k": 1}, "the keys query, top_k, ranking; got 'k'."),
         # It needs the index's model.

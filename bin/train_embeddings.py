@@ -119,20 +119,29 @@ def _documents(max_seq_length: int, initial: "StoredModel") -> list[list[str]]:
 
 def _rows() -> list[Sequence[str]]:
     """Returns the two texts of each row of --table."""
+    from albert_tf.tasks.bad_rows import RowError, made_of_all
+    from albert_tf.tasks.examples import Example
     from albert_tf.tasks.formats.columns import text_examples
     from albert_tf.tasks.formats.rows import Reading, read_rows
 
+    columns = FLAGS.columns or ()
     require(
-        len(FLAGS.columns or ()) == 2,
-        f"--columns={','.join(FLAGS.columns or ())}: expected the names of two "
+        len(columns) == len(set(columns)) == 2,
+        f"--columns={','.join(columns)}: expected the names of two different "
         "columns of --table.",
     )
+
+    def pair(example: Example) -> Sequence[str]:
+        if not all(map(str.strip, example.texts)):
+            raise RowError(example.location, "a text of the pair is empty")
+        return example.texts
+
     # No column is called so, for names have no blanks around them.
-    roles = {"text": FLAGS.columns, "label": [" "]}
+    roles = {"text": columns, "label": [" "]}
     # This program has no flags on quotes and bad rows.
     reading = Reading(quoting="", skip_bad_rows=None)
     rows = read_rows(FLAGS.table, command_line.log, reading)
-    return [example.texts for example in text_examples(rows, roles, False)]
+    return made_of_all(pair, text_examples(rows, roles, False))
 
 
 if __name__ == "__main__":

@@ -45,23 +45,26 @@ PAIR_SOURCES: dict[str, Callable[[Document], Iterator[TextPair]]] = {
 }
 
 
-def pairs_of(
-    documents: Iterable[Document],
-    pairs: Callable[[Document], Iterator[TextPair]],
+def distinct_pairs(
+    pairs: Iterable[TextPair], held_out: Iterable[TextPair] = ()
 ) -> list[TextPair]:
-    """Returns the pairs of all documents, in their order.
+    """Returns the pairs of which no two have the same first or second text.
 
-    Of pairs with the same first or the same second text the first one stays:
-    what stands in many documents tells none of them apart, and would be a
-    wrong answer for itself.
+    Of such pairs the first one stays: what stands in many documents tells none
+    of them apart, and would be a wrong answer for itself. Nor has one a text of
+    those that are `held_out`.
     """
+    evaluated = set(itertools.chain.from_iterable(held_out))
     found, seen = [], (set[str](), set[str]())
-    for document in documents:
-        for pair in pairs(document):
-            if pair[0] not in seen[0] and pair[1] not in seen[1]:
-                seen[0].add(pair[0])
-                seen[1].add(pair[1])
-                found.append(pair)
+    for pair in pairs:
+        if (
+            pair[0] not in seen[0]
+            and pair[1] not in seen[1]
+            and evaluated.isdisjoint(pair)
+        ):
+            seen[0].add(pair[0])
+            seen[1].add(pair[1])
+            found.append(pair)
     return found
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from albert_tf.config import (
     Log,
     ModelConfig,
     RuntimeConfig,
-    UserError,
     lookup,
     override,
     require,
@@ -26,8 +26,8 @@ from albert_tf.inputs.text_pairs import (
     Document,
     PairBatches,
     TextPair,
+    distinct_pairs,
     pair_features,
-    pairs_of,
     separate_pairs,
 )
 from albert_tf.interchange.model_directory import (
@@ -91,7 +91,7 @@ def run_embedding_training(
     tokenizer = load_fitting_tokenizer(initial.tokenizer_path, initial.config)
     model_config = _with_dropout(initial.config, model_changes or {}, log)
     config = _with_length(config, initial)
-    train_pairs, held_out = _split_pairs(config, documents)
+    train_pairs, held_out = _split_pairs(config, documents, log)
     log(f"{len(train_pairs)} pairs to learn, {len(held_out)} held out.")
     config = extended(
         with_steps(
@@ -156,36 +156,61 @@ def _with_length(
 
 
 def _split_pairs(
-    config: EmbeddingConfig, documents: Sequence[Document]
+    config: EmbeddingConfig, documents: Sequence[Document], log: Log
 ) -> tuple[list[TextPair], list[TextPair]]:
     """Returns the pairs to learn and those to evaluate, of other documents.
 
-    Raises UserError where there are none of either.
+    They have no text in common. Logs how many are left out. Raises UserError
+    where there are none of either.
     """
-    settings = config.embeddings
-    learned_pairs = lookup(PAIR_SOURCES, settings.pairs, "pairs")
+    settings, left_out = config.embeddings, 0
+
+    def distinct(
+        pairs: Sequence[TextPair], others: Sequence[TextPair] = ()
+    ) -> list[TextPair]:
+        nonlocal left_out
+        found = distinct_pairs(pairs, others)
+        left_out += len(pairs) - len(found)
+        return found
+
+    source = lookup(PAIR_SOURCES, settings.pairs, "pairs")
+    if settings.pairs == "columns":
+        # Rows with the same answer would fall on both sides.
+        documents = distinct([*chain.from_iterable(map(source, documents))])
     order = np.random.default_rng(config.training.seed).permutation(
         len(documents)
     )
     count = math.ceil(settings.held_out_fraction * len(documents))
-    chosen = set(order[:count].tolist())
-    held_out = pairs_of(
-        (documents[number] for number in sorted(chosen)), separate_pairs
+    evaluated = (documents[n] for n in sorted(order[:count].tolist()))
+    learned = (documents[n] for n in sorted(order[count:].tolist()))
+    held_out = distinct([*chain.from_iterable(map(separate_pairs, evaluated))])
+    train_pairs = distinct(
+        [*chain.from_iterable(map(source, learned))], held_out
     )
-    train_pairs = pairs_of(
-        (d for number, d in enumerate(documents) if number not in chosen),
-        learned_pairs,
-    )
+    if left_out:
+        log(
+            f"{left_out} pairs are left out: another one has their first or "
+            "second text, which would count as a wrong answer."
+        )
+    _require_pairs(train_pairs, held_out, len(documents), count)
     limit = config.training.max_eval_steps * config.training.eval_batch_size
-    for name, pairs in (("learned", train_pairs), ("held-out", held_out)):
-        if not pairs:
-            raise UserError(
-                f"There are no {name} pairs in {len(documents)} documents, of "
-                f"which {count} are held out; expected more documents of two "
-                "passages or more (see --document_separator, --passage_tokens "
-                "and --held_out_fraction)."
-            )
     return train_pairs, held_out[: limit or None]
+
+
+def _require_pairs(
+    learned: Sequence[TextPair],
+    held_out: Sequence[TextPair],
+    num_documents: int,
+    num_held_out: int,
+) -> None:
+    for name, pairs in (("learned", learned), ("held-out", held_out)):
+        require(
+            bool(pairs),
+            f"There are no {name} pairs in {num_documents} documents, of "
+            f"which {num_held_out} are held out; expected more documents of "
+            "two passages or more (see --document_separator, --passage_tokens "
+            "and --held_out_fraction).",
+        )
 
 
 def _batches(

@@ -59,10 +59,13 @@ def test_rows_of_a_table_are_pairs(documents_of, tmp_path):
     assert "expected the column 'reply'" in documents_of(
         *arguments, "--columns=question,reply"
     )
-    assert "expected the names of two" in documents_of(*arguments)
+    for columns in "", "question", "question,question":
+        assert "expected the names of two different columns" in documents_of(
+            *arguments, f"--columns={columns}"
+        )
 
 
-@pytest.mark.parametrize("row", ['"a"b,c', '"a,c', ",", "a"])
+@pytest.mark.parametrize("row", ['"a"b,c', '"a,c', ",", "a", "a, "])
 def test_errors_advise_no_flag_of_other_programs(documents_of, tmp_path, row):
     path = tmp_path / "faq.csv"
     path.write_text(f"question,answer\nwhy,so\n{row}\n")

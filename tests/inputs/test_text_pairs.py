@@ -1,23 +1,34 @@
 """Pairs of texts: which there are, and their batches."""
 
+import itertools
+
 import numpy as np
 
 from albert_tf.inputs.text_pairs import (
     PAIR_SOURCES,
     PairBatches,
+    distinct_pairs,
     pair_features,
-    pairs_of,
     separate_pairs,
 )
 
 DOCUMENTS = [["a", "b", "c"], ["d"], ["b", "c", "e"]]
 
 
+def pairs_of(source):
+    return itertools.chain(*map(PAIR_SOURCES[source], DOCUMENTS))
+
+
 def test_sources_give_neighbours_and_the_same_text_but_no_text_twice():
     neighbours = [("a", "b"), ("b", "c"), ("c", "e")]
-    assert pairs_of(DOCUMENTS, PAIR_SOURCES["neighbours"]) == neighbours
-    same = pairs_of(DOCUMENTS, PAIR_SOURCES["dropout"])
+    assert distinct_pairs(pairs_of("neighbours")) == neighbours
+    same = distinct_pairs(pairs_of("dropout"))
     assert same == [(text, text) for text in "abcde"]
+
+
+def test_no_text_of_a_held_out_pair_is_learned():
+    learned = distinct_pairs(pairs_of("neighbours"), [("e", "f"), ("a", "g")])
+    assert learned == [("b", "c")]
 
 
 def test_separate_pairs_have_no_text_in_common():

@@ -1,5 +1,7 @@
 """Training of embeddings: what it learns, resumes and refuses."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from pretraining_runs import PowerCut, contents, cut_power
@@ -9,6 +11,7 @@ from albert_tf.interchange.model_directory import (
     find_initial_weights,
     load_model_directory,
 )
+from albert_tf.jobs import train_embeddings
 from albert_tf.jobs.train_embeddings import run_embedding_training
 from albert_tf.rundir.run_results import evaluations
 
@@ -70,6 +73,34 @@ def test_a_killed_run_resumes_to_the_same_bytes(
             run(documents, pretrained, tmp_path)
     run(documents, pretrained, tmp_path)
     assert contents(tmp_path) == contents(whole)
+
+
+def test_rows_with_the_same_answer_are_used_once(pretrained, tmp_path):
+    rows = [(f"bada {n}", f"tepu {n % 15}") for n in range(60)]
+    lines = []
+    with mock.patch.object(train_embeddings, "train") as train:
+        run_embedding_training(
+            override(
+                EmbeddingConfig(),
+                {"pairs": "columns", "held_out_fraction": 0.2},
+            ),
+            rows,
+            run_dir=str(tmp_path),
+            initial=find_initial_weights(pretrained),
+            log=lines.append,
+        )
+    job = train.call_args.args[0]
+    assert (len(job.train_pairs), len(job.held_out)) == (12, 3)
+    assert any(line.startswith("45 pairs are left out: ") for line in lines)
+
+
+def test_no_passage_is_both_learned_and_held_out(pretrained, tmp_path):
+    documents = [[f"bada {n % 7}", f"tepu {n % 7}"] for n in range(40)]
+    with mock.patch.object(train_embeddings, "train") as train:
+        run(documents, pretrained, tmp_path, held_out_fraction=0.1)
+    job = train.call_args.args[0]
+    assert {*job.train_pairs}.isdisjoint(job.held_out)
+    assert len({*job.train_pairs, *job.held_out}) == 7
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,7 @@ def _predict(
     )
     # A prediction may need a batch of inputs, which are kept until then.
     read, kept = itertools.tee(inputs.read(form, predictor.columns))
-    items = (item.error or item.texts for item in read)
+    items = (item.error or item.words or item.texts for item in read)
     options = {"top_k": FLAGS.top_k} if FLAGS.mode == "fill-mask" else {}
     predictions = mode.predict(predictor, items, **options)
     rows = _Counted(zip(kept, predictions, strict=True), inputs.num)

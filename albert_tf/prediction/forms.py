@@ -5,6 +5,7 @@ from typing import Any
 
 from albert_tf.config import UserError
 from albert_tf.tasks.bad_rows import EMPTY, RowError
+from albert_tf.tasks.examples import WordsExample
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,13 +13,15 @@ class Input:
     """The texts of a line or row; those of an error as far as they are known.
 
     `error` says why there can be no prediction, if so. `row` is that of a
-    table, in its form. Texts without an error have their `location`.
+    table, in its form. Texts without an error have their `location`. `words`
+    are those of a text that is not divided at its blanks.
     """
 
     texts: tuple[str, ...]
     error: UserError | None = None
     row: Any = dataclasses.field(default=None, compare=False)
     location: str = dataclasses.field(default="", compare=False)
+    words: WordsExample | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,13 +1,15 @@
 """Columns of a table of inputs: which have the texts, and these texts."""
 
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Sequence
 
 from albert_tf.config import Log, UserError, listed, require, shown
-from albert_tf.prediction.forms import Form
+from albert_tf.prediction.forms import WORDS, Form, Input
 from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.custom import columns_flag
+from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.column_inference import infer_columns
 from albert_tf.tasks.formats.json_values import shown_json
 from albert_tf.tasks.formats.race import question_with_option
@@ -18,7 +20,6 @@ from albert_tf.tasks.formats.rows import (
     LABELS_COLUMN,
     Rows,
 )
-from albert_tf.tasks.formats.word_lists import words_of
 
 # Roles of columns that predictions do not read.
 UNREAD_ROLES = ("label", "labels", "number", "tags")
@@ -112,9 +113,6 @@ def check_columns(row: Record, roles: Roles) -> None:
 
 def texts_of(row: Record, roles: Roles) -> list[str]:
     """Returns the texts of a row, for choices the context first."""
-    if "words" in roles:
-        (name,) = roles["words"]
-        return [joined_words(words_of(row, name), row.location)]
     if "choice" not in roles:
         return [row.text(name) for name in itertools.chain(*roles.values())]
     choices, _ = row.choices(roles["choice"])
@@ -125,13 +123,28 @@ def texts_of(row: Record, roles: Roles) -> list[str]:
     return [context, *choices]
 
 
-def joined_words(words: Sequence[str], location: str) -> str:
-    """Returns words as a text that is divided into them again."""
+def words_input(words: Sequence[str], location: str, form: Form) -> Input:
+    """Returns words that are divided already as a text.
+
+    It is divided into them again, except for those with blanks in them, with
+    which the input has the words themselves. Raises RowError for a word of
+    nothing else.
+    """
     for word in words:
-        if len(word.split()) != 1:
+        if not word.strip():
             raise RowError(
                 location,
-                "expected words without white space in them",
+                "expected words with a character in them",
                 f", got {shown_json(word)}",
             )
-    return " ".join(words)
+    text = " ".join(words)
+    found = form.checked((text,), location)
+    if form != WORDS or len(text.split()) == len(words):
+        return found
+    ends = [*itertools.accumulate(len(word) + 1 for word in words)]
+    spans = tuple(
+        (end - 1 - len(word), end - 1)
+        for word, end in zip(words, ends, strict=True)
+    )
+    example = WordsExample(tuple(words), None, location, text, spans)
+    return dataclasses.replace(found, words=example)

@@ -16,6 +16,7 @@ from albert_tf.prediction.input_columns import (
     check_columns,
     columns_of_texts,
     texts_of,
+    words_input,
 )
 from albert_tf.prediction.inputs import Inputs, Table
 from albert_tf.prediction.json_inputs import open_json
@@ -30,6 +31,7 @@ from albert_tf.tasks.formats.rows import (
     open_texts,
 )
 from albert_tf.tasks.formats.tables import DELIMITERS
+from albert_tf.tasks.formats.word_lists import words_of
 
 # Ends of names of files with columns, by the values of --input_format.
 INPUT_FORMATS = {e.removeprefix("."): ending_of(f"a{e}") for e in EXTENSIONS}
@@ -124,9 +126,13 @@ def _inputs(
                 check_columns(record, roles)
         try:
             check_columns(record, roles)
-            texts = tuple(texts_of(record, roles))
+            if "words" in roles:
+                words = words_of(record, *roles["words"])
+                found = words_input(words, record.location, form)
+            else:
+                texts = tuple(texts_of(record, roles))
+                found = form.checked(texts, record.location)
         except UserError as error:
             yield Input((), error, row)
         else:
-            found = form.checked(texts, record.location)
             yield dataclasses.replace(found, row=row)

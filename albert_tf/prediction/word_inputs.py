@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from albert_tf.config import Log, UserError, require
-from albert_tf.io.compression import plain_name
 from albert_tf.prediction.forms import Form, Input
-from albert_tf.prediction.input_columns import joined_words
+from albert_tf.prediction.input_columns import words_input
 from albert_tf.prediction.inputs import Inputs
 from albert_tf.tasks.formats.conll import (
-    CONLLU,
-    count_columns,
+    first_columns,
+    is_conllu,
     read_untagged,
 )
 
@@ -27,33 +26,45 @@ def read_sentences(
     """Returns the sentences of a file in CoNLL's format, without its tags.
 
     Words are in the column that `columns` (as `word=1`) or else the model's
-    task names; where neither does, in the first, and a line says so.
+    task names; where neither does, in the first. A line says which, unless
+    it is named, the first in fine-tuning, or that of CoNLL-U.
     """
     chosen = _word_column(columns)
 
     def inputs(form: Form, of_model: Sequence[str] = ()) -> Iterator[Input]:
-        roles = dict(column.split("=", 1) for column in of_model)
-        word = chosen or roles.get("word")
-        if word is None and not plain_name(path).lower().endswith(CONLLU):
-            number = count_columns(path)
-            if number > 1:
-                log(
-                    f"{path}: the words are read from column 0 of {number}, "
-                    "as the model has no record of another; --columns=word=1 "
-                    "reads the next."
-                )
-        for text, found in read_untagged(path, int(word or 0), log):
+        word = int(chosen or _column_of_model(path, of_model, log))
+        for text, found in read_untagged(path, word, log):
             if isinstance(found, UserError):
                 yield Input((text,), found)
                 continue
             try:
-                text = joined_words(found.words, found.location)
+                yield words_input(found.words, found.location, form)
             except UserError as error:
                 yield Input((" ".join(found.words),), error)
-            else:
-                yield form.checked((text,), found.location)
 
     return Inputs(inputs)
+
+
+def _column_of_model(path: str, of_model: Sequence[str], log: Log) -> str:
+    """Returns the column of the words where --columns names none."""
+    roles = dict(column.split("=", 1) for column in of_model)
+    word, tag = roles.get("word", ""), roles.get("tag", "-1")
+    if word == "0" or is_conllu(path):
+        return word or "0"
+    fields = first_columns(path)
+    if len(fields) < 2:
+        return word or "0"
+    reason = "as in fine-tuning"
+    if not word:
+        word, reason = "0", "as the model has no record of another"
+    elif word == "1" and int(tag) >= len(fields) and fields[0] != "1":
+        # Words of CoNLL-U stand behind their numbers.
+        word, reason = "0", "as it has other columns than in fine-tuning"
+    log(
+        f"{path}: the words are read from column {word} of {len(fields)}, "
+        f"{reason}; --columns=word={int(word == '0')} reads another."
+    )
+    return word
 
 
 def _word_column(columns: Sequence[str]) -> str | None:

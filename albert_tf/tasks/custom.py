@@ -20,7 +20,7 @@ from albert_tf.tasks.formats.columns import (
 from albert_tf.tasks.formats.conll import (
     CONLL,
     CONLLU,
-    count_columns,
+    first_columns,
     read_conll,
 )
 from albert_tf.tasks.formats.entity_spans import (
@@ -108,8 +108,8 @@ def _read_words(
     if training and not labelled:
         # Numbered as in the training file: where a file lacks the tags, its
         # last column is another one.
-        width = count_columns(training)
-        if count_columns(path) != width:
+        width = len(first_columns(training))
+        if len(first_columns(path)) != width:
             word, tag = (n + width if n < 0 else n for n in (word, tag))
     return read_conll(
         path,

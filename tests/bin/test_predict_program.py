@@ -229,6 +229,10 @@ def test_words_of_files_are_tagged_as_they_are(model_dir, predict):
         found = [json.loads(line) for line in lines]
         assert [row["words"] for row in found] == [["Mia", ",", "Bo."], ["Ulm"]]
         assert [len(row["prediction"]) for row in found] == [3, 1]
+    line = "1\tNew York\tx\tX" + 6 * "\t_"
+    _, (found,) = predict("tag", directory, [line], name="in.conllu")
+    assert json.loads(found)["words"] == ["New York"]
+    assert json.loads(found)["text"] == "New York"
     done, _ = predict("embed", directory, ["a"], "--input_format=conll")
     assert "--input_format=conll is for --mode=tag and a file" in done.error
 

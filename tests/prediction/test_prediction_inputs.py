@@ -34,7 +34,11 @@ def of_table(tmp_path, name, content, form, *columns, of_model=()):
     found = inputs.read(form, of_model)
     # Without the directory, for messages.
     return [
-        Input(i.texts, i.error and str(i.error).removeprefix(f"{tmp_path}/"))
+        Input(
+            i.texts,
+            i.error and str(i.error).removeprefix(f"{tmp_path}/"),
+            words=i.words,
+        )
         for i in found
     ]
 
@@ -297,7 +301,8 @@ def test_questions_in_squads_format(tmp_path, indent):
 def test_lists_of_words(tmp_path, columns):
     """The columns are those of the model's task, or are named."""
     lines = ['{"tokens": ["Mia", "Bo", "."], "tags": [1, 2, 0]}']
-    lines += ['{"tokens": "Mia"}', '{"tokens": ["New York"]}', '{"tokens": []}']
+    lines += ['{"tokens": "Mia"}', '{"tokens": ["Bo", " "]}', '{"tokens": []}']
+    lines += ['{"tokens": ["In", "New York"]}']
     found = of_table(
         tmp_path,
         "a.jsonl",
@@ -307,11 +312,13 @@ def test_lists_of_words(tmp_path, columns):
         of_model=["words=tokens", "tags=tags"],
     )
     assert found[0] == Input(("Mia Bo .",))
+    words = found.pop().words
+    assert words.words == ("In", "New York")
+    assert [words.text[a:b] for a, b in words.spans] == ["In", "New York"]
     assert [item.error for item in found[1:]] == [
         "a.jsonl, line 2: expected a list of strings or numbers as 'tokens', "
         'got "Mia".',
-        "a.jsonl, line 3: expected words without white space in them, got "
-        '"New York".',
+        'a.jsonl, line 3: expected words with a character in them, got " ".',
         "a.jsonl, line 4: the text is empty.",
     ]
 
@@ -342,6 +349,28 @@ def test_files_of_words_need_no_tags(tmp_path, name, content, columns, found):
     assert [item.texts[0] for item in inputs] == found
 
 
+@pytest.mark.parametrize(
+    ("content", "first", "reason"),
+    [
+        ("Mia NOUN\nBo NOUN\n", "Mia Bo", "0 of 2, as it has other columns "),
+        # The numbers of words, without their tags.
+        ("1 Mia\n2 Bo\n", "Mia Bo", "1 of 2, as in fine-tuning; "),
+        ("a Mia _ NOUN\nb Bo _ X\n", "Mia Bo", "1 of 4, as in fine-tuning; "),
+        ("1\tMia\tm\tNOUN" + 6 * "\t_" + "\n", "Mia", ""),
+    ],
+)
+def test_the_column_of_conllu_is_no_other_files(
+    tmp_path, content, first, reason
+):
+    path = tmp_path / "a.conll"
+    path.write_text(content)
+    said = []
+    inputs = read_sentences(str(path), log=said.append)
+    assert next(inputs.read(WORDS, ["word=1", "tag=3"])) == Input((first,))
+    assert len(said) == bool(reason)
+    assert reason in "".join(said)
+
+
 def test_a_bad_sentence_has_its_error_and_others_their_words(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("1 Mia B\n2 Bo I\n\n1 Ulm B\n2\n\n1 Po O\n")
@@ -358,17 +387,21 @@ def test_sentences_of_a_file_of_words(tmp_path):
     path.write_text("-DOCSTART- O\n\n1 Mia B\n2 Bo I\n\n3 a\u00a0b O\n")
     said = []
     inputs = read_sentences(str(path), log=said.append)
-    first, bad = inputs.read(WORDS, ["word=1", "tag=-1"])
+    first, last = inputs.read(WORDS, ["word=1", "tag=-1"])
     assert first == Input(("Mia Bo",))
-    message = f"{path}:6: expected words without white space in them, got "
-    assert str(bad.error) == rf'{message}"a\u00a0b".'
+    assert first.words is None
+    assert last.words.words == ("a\u00a0b",)
+    assert said.pop() == (
+        f"{path}: the words are read from column 1 of 3, as in fine-tuning; "
+        "--columns=word=0 reads another."
+    )
     named = read_sentences(str(path), ["word=-2", "tag=2"], said.append)
     assert next(named.read(WORDS, ["word=0"])) == Input(("Mia Bo",))
     assert said == []
     assert next(inputs.read(WORDS, ())) == Input(("1 2",))
     assert said == [
         f"{path}: the words are read from column 0 of 3, as the model has no "
-        "record of another; --columns=word=1 reads the next."
+        "record of another; --columns=word=1 reads another."
     ]
     for columns in (["words=1"], ["word=first"]):
         with pytest.raises(UserError, match="expected word=N with the number"):

@@ -56,7 +56,7 @@ def read_conll(
     """
     lines = list(_fields(path))
     columns = [word_column, tag_column]
-    if not tagged and _width(lines) < _fewest(columns):
+    if not tagged and len(_first(lines)) < _fewest(columns):
         columns = [word_column]
     sentences = _sentences(path, lines, word_column, tag_column, log)
     bad = BadRows("sentences")
@@ -135,19 +135,28 @@ def _example(sentence: Sequence[Line], columns: Sequence[int]) -> WordsExample:
     return WordsExample(words, tags[0] if tags else None, location)
 
 
-def count_columns(path: str) -> int:
-    """Returns the columns of the first line with a word; 0 without one."""
-    return _width(_fields(path))
+def first_columns(path: str) -> list[str]:
+    """Returns the columns of the first line with a word; none without one."""
+    return _first(_fields(path))
+
+
+def is_conllu(path: str) -> bool:
+    """Returns whether the first line with a word is one of CoNLL-U."""
+    return _is_conllu(line for _, line in read_lines(path, _ADVICE))
+
+
+def _is_conllu(lines: Iterable[str]) -> bool:
+    of_words = (line for line in lines if line and line[0] != "#")
+    return bool(_CONLLU_LINE.fullmatch(next(of_words, "")))
 
 
 def _fields(path: str) -> Iterator[Line]:
     lines = list(read_lines(path, _ADVICE))
-    of_words = (line for _, line in lines if line and line[0] != "#")
-    is_conllu = bool(_CONLLU_LINE.fullmatch(next(of_words, "")))
+    of_conllu = _is_conllu(line for _, line in lines)
     for location, line in lines:
         # Blanks and tabs alone: words may hold a no-break space.
         fields = re.findall(r"[^ \t]+", line)
-        if is_conllu and fields:
+        if of_conllu and fields:
             numbered = _CONLLU_LINE.fullmatch(line)
             if line.startswith("#") or (numbered and numbered[1]):
                 continue
@@ -158,6 +167,6 @@ def _fields(path: str) -> Iterator[Line]:
         yield Line(location, fields, line)
 
 
-def _width(lines: Iterable[Line]) -> int:
-    widths = (len(ln.fields) for ln in lines if ln.has_word and not ln.has_sign)
-    return next(widths, 0)
+def _first(lines: Iterable[Line]) -> list[str]:
+    words = (ln.fields for ln in lines if ln.has_word and not ln.has_sign)
+    return list(next(words, ()))

@@ -218,6 +218,12 @@ class TokenClassification(ClassKind):
         labels: Sequence[str],
     ) -> list[Prediction]:
         """Returns the predictions of an exported model, for its words."""
+        for example in examples:
+            require(
+                all(len(word.split()) == 1 for word in example.words),
+                f"{example.location}: an export divides words at the blanks in "
+                "them; give --model_dir.",
+            )
         texts = [text for (text,) in map(self.texts, examples)]
         outputs = call("words", text=texts)
         found, scores = [], []

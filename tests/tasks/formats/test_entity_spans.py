@@ -9,6 +9,7 @@ import pytest
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
+from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.rows import Reading
 from albert_tf.tasks.kinds.base import ScoredExamples
 from albert_tf.tasks.kinds.token_classification import (
@@ -194,6 +195,9 @@ def test_an_exports_words_have_offsets():
     message = "text 7: an export reads the first 3 of these 4 words; divide"
     with pytest.raises(UserError, match=message):
         kind.exported_predictions(call, longer, ["O", "B-X"])
+    spaced = WordsExample(("Ulm", "a b"), None, "a.conllu:1", "Ulm a b")
+    with pytest.raises(UserError, match="a.conllu:1: an export divides words"):
+        kind.exported_predictions(call, [spaced], ["O", "B-X"])
 
 
 def test_words_of_conll_have_no_offsets():

@@ -19,7 +19,7 @@ from albert_tf.search.words import WordIndex
 # Written last: a directory without it is no index.
 INDEX_FILE = "index.json"
 VECTORS, PASSAGES = "vectors.npy", "passages.jsonl"
-# Of another number are indices with other words of a text, too.
+# A change of what the words of a text are changes it, too.
 FORMAT = 2
 # Questions that are given to the model together.
 _BATCH = 1024

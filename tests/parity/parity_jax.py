@@ -77,6 +77,8 @@ def random_features(kind):
         shape = (BATCH, CHOICES, LENGTH)
     elif kind == "AlbertForTokenClassification":
         labels = rng.integers(0, NUM_LABELS, shape)
+    elif kind == "AlbertForMultiLabelClassification":
+        labels = rng.integers(0, 2, (BATCH, NUM_LABELS))
     lengths = rng.integers(3, LENGTH + 1, (*shape[:-1], 1))
     mask = np.arange(LENGTH) < lengths
     return {

@@ -166,7 +166,7 @@ def _changes(
 
 
 def _extension(lines: list[str], before: int, after: int) -> str:
-    """Returns how --extend_to_steps resumes the run; "" where it does not."""
+    """Returns advice to resume with --extend_to_steps; "" where it fails."""
     names = {line.partition(":")[0] for line in lines}
     if after < before and names == {_STEPS}:
         return f", or add --extend_to_steps={before}"

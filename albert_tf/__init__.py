@@ -41,6 +41,7 @@ _MODULES = {
         "jobs.hub_upload": ("push_to_hub",),
         "prediction.predictor": ("Predictor",),
         "jobs.pretrain": ("run_pretraining",),
+        "jobs.pretraining_phases": ("PretrainingShards",),
         "jobs.task_evaluation": ("evaluate_task",),
     }.items()
     for name in names

@@ -54,6 +54,7 @@ def main() -> None:
     training_programs.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.jobs.pretrain import run_pretraining
+    from albert_tf.jobs.pretraining_phases import PretrainingShards
     from albert_tf.jobs.pretraining_verdict import pretraining_verdict
     from albert_tf.records.shards import read_metadata, shard_directory
 
@@ -74,14 +75,17 @@ def main() -> None:
         config = override(config, preset(FLAGS.preset))
     limit = FLAGS.shard_cache_gb
     config = command_line.with_flags(config)
+    shards = PretrainingShards(
+        FLAGS.train_data,
+        FLAGS.eval_data,
+        max_copied_bytes=math.inf if limit is None else 1e9 * limit,
+    )
     evaluation = run_pretraining(
         config,
-        train_data=FLAGS.train_data,
-        eval_data=FLAGS.eval_data,
+        shards,
         run_dir=FLAGS.run_dir,
         runtime=command_line.with_flags(RuntimeConfig()),
         initial=initial,
-        max_copied_bytes=math.inf if limit is None else 1e9 * limit,
         report=training_programs.report_notes(),
     )
     verdict = pretraining_verdict(

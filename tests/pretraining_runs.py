@@ -15,6 +15,7 @@ from albert_tf.config import MaskingConfig, PretrainingDataConfig, to_dict
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
+from albert_tf.jobs.pretraining_phases import PretrainingShards
 from albert_tf.training.trainer import StepResult, Trainer
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 
@@ -44,8 +45,7 @@ def build_shards(directory, documents, tokenizer_dir, **changes):
 def run(config, shards_dir, run_dir, **options):
     return run_pretraining(
         config,
-        train_data=[shards_dir],
-        eval_data=[shards_dir],
+        PretrainingShards([shards_dir], [shards_dir]),
         run_dir=str(run_dir),
         **options,
     )

@@ -1,7 +1,6 @@
 """The pretraining job: masked LM and the sentence objective of the shards."""
 
 import dataclasses
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,6 +32,7 @@ from albert_tf.jobs.evaluate import (
 from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.jobs.pretraining_phases import (
     Phase,
+    PretrainingShards,
     held_out_sources,
     masking_schedule,
     open_phases,
@@ -75,13 +75,11 @@ from albert_tf.training.training_loss import pretraining_loss
 
 def run_pretraining(
     config: PretrainConfig,
+    shards: PretrainingShards,
     *,
-    train_data: Sequence[str],
-    eval_data: Sequence[str],
     run_dir: str,
     runtime: RuntimeConfig | None = None,
     initial: StoredModel | None = None,
-    max_copied_bytes: float = math.inf,
     report: Sequence[str] | None = None,
 ) -> dict[str, float]:
     """Pretrains to the last step and returns the last evaluation.
@@ -97,12 +95,10 @@ def run_pretraining(
 
     Args:
         config: all settings that decide the result.
-        train_data: a directory of shards, or a glob, per phase; split "train".
-        eval_data: the same, or one for all phases; split "eval".
+        shards: where they are.
         run_dir: created if missing.
         runtime: settings that do not decide the result.
         initial: weights to start from instead of random ones.
-        max_copied_bytes: for shards in buckets, see `ShardCache`.
         report: lines for report.html, such as the command; None: no report
             and no model card.
 
@@ -112,7 +108,7 @@ def run_pretraining(
     """
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)
-    phases = open_phases(config, train_data, eval_data, max_copied_bytes)
+    phases = open_phases(config, shards)
     config = extended(config, runtime)
     tokenizer = _tokenizer(config, phases, initial)
     maskings = masking_schedule(config, phases)

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +27,20 @@ from albert_tf.text.tokenizer_base import Tokenizer
 _MIN_STEPS_BY_LENGTH = 2000
 
 
+class PretrainingShards(NamedTuple):
+    """The places of the shards of a run.
+
+    Attributes:
+        train: a directory of shards, or a glob, per phase; split "train".
+        held_out: the same, or one for all phases; split "eval".
+        max_copied_bytes: for shards in buckets, see `ShardCache`.
+    """
+
+    train: Sequence[str]
+    held_out: Sequence[str]
+    max_copied_bytes: float = math.inf
+
+
 class Phase(NamedTuple):
     """Shards that are trained on from a step on, and those to evaluate on."""
 
@@ -36,10 +51,7 @@ class Phase(NamedTuple):
 
 
 def open_phases(
-    config: PretrainConfig,
-    train_data: Sequence[str],
-    eval_data: Sequence[str],
-    max_copied_bytes: float,
+    config: PretrainConfig, shards: PretrainingShards
 ) -> list[Phase]:
     """Returns the phases of a run, before it is extended.
 
@@ -52,11 +64,11 @@ def open_phases(
         training.num_train_steps > 0,
         "num_train_steps=0; pretraining needs at least 1.",
     )
-    count = len(train_data)
+    count = len(shards.train)
     require(
-        len(eval_data) in (1, count),
-        f"--eval_data names {len(eval_data)} directories and --train_data "
-        f"{count}; give one for all phases, or one for each.",
+        len(shards.held_out) in (1, count),
+        f"--eval_data names {len(shards.held_out)} directories and "
+        f"--train_data {count}; give one for all phases, or one for each.",
     )
     steps = [training.num_train_steps]
     if count > 1 or settings.phases:
@@ -71,14 +83,14 @@ def open_phases(
         sizes = numbers_of(
             "phase_batch_sizes", settings.phase_batch_sizes, count
         )
-    cache = ShardCache(max_copied_bytes)
+    cache = ShardCache(shards.max_copied_bytes)
     opened = functools.partial(open_shards, cache=cache)
     # First, so that all of theirs fit: no evaluation waits for a bucket.
-    held_out = [opened(path, "eval") for path in eval_data]
+    held_out = [opened(path, "eval") for path in shards.held_out]
     return [
         Phase(opened(path, "train"), evaluated, start, size)
         for path, evaluated, start, size in zip(
-            train_data,
+            shards.train,
             held_out * (count // len(held_out)),
             itertools.accumulate(steps[:-1], initial=0),
             sizes,

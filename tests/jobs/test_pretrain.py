@@ -21,6 +21,7 @@ from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.io.json_files import write_json
 from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
+from albert_tf.jobs.pretraining_phases import PretrainingShards
 from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training import loop, run_state
@@ -115,8 +116,7 @@ def test_two_phases_in_one_run(small_config, shards_dir, tmp_path, monkeypatch):
     )
     run_pretraining(
         config,
-        train_data=[shards_dir, shards_dir],
-        eval_data=[shards_dir],
+        PretrainingShards([shards_dir, shards_dir], [shards_dir]),
         run_dir=str(tmp_path / "run"),
     )
     assert seen == [(8, step) for step in range(8)] + [
@@ -328,8 +328,7 @@ def test_shards_of_another_vocabulary_of_the_same_size(
     with pytest.raises(UserError, match="another vocabulary than the model's"):
         run_pretraining(
             small_config,
-            train_data=[shards_dir],
-            eval_data=[str(copy)],
+            PretrainingShards([shards_dir], [str(copy)]),
             run_dir=str(tmp_path / "run"),
         )
 

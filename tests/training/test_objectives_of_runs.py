@@ -11,6 +11,7 @@ from albert_tf.config import UserError, override
 from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.pretrain import run_pretraining
+from albert_tf.jobs.pretraining_phases import PretrainingShards
 from bin.show_results import results_table
 
 
@@ -68,8 +69,7 @@ def test_held_out_shards_of_another_objective(
     with pytest.raises(UserError, match="=nsp; a run needs shards of one: "):
         run_pretraining(
             small_config,
-            train_data=[shards_dir],
-            eval_data=[next_sentences],
+            PretrainingShards([shards_dir], [next_sentences]),
             run_dir=str(tmp_path / "run"),
         )
     assert not (tmp_path / "run").exists()

@@ -13,6 +13,7 @@ import pytest
 
 from albert_tf.cluster.stops import DIVERGED
 from albert_tf.io.locks import lock_inheritably
+from experiments import runner
 from experiments.ledger import Ledger
 from experiments.runner import UnitError, run_units
 from experiments.units import KINDS, Kind, Unit
@@ -36,6 +37,8 @@ def kind(monkeypatch):
         figures=lambda unit, directory: {"runs": runs(directory)},
     )
     monkeypatch.setitem(KINDS, "fake", fake)
+    # These programs end at once.
+    monkeypatch.setattr(runner, "_POLL_SECONDS", 0.01)
 
 
 @pytest.fixture

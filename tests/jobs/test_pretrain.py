@@ -440,7 +440,9 @@ def test_it_learns(small_config, tiny_directory, tmp_path):
             "num_warmup_steps": 50,
             "train_batch_size": 32,
             "learning_rate": 0.02,
+            "log_steps": 100,
             "eval_steps": 0,
+            "save_checkpoints_steps": 300,
         },
     )
     shards = build_shards(tmp_path, documents, tiny_directory)

@@ -59,10 +59,12 @@ SMALLER = {
     "workers": 1,
 }
 STEPS = ["--num_train_steps=1", "--train_batch_size=4"]
+# Each width is another trace.
+TASK_STEPS = [*STEPS, "--max_seq_length=32", "--padding=max"]
 ONE_LAYER = "--num_hidden_layers=1"
 BESIDE = {
     "bin.pretrain": [*STEPS, ONE_LAYER, "--max_eval_steps=1", "--noreport"],
-    "bin.finetune": [*STEPS, "--max_seq_length=32", "--noreport"],
+    "bin.finetune": [*TASK_STEPS, "--noreport"],
 }
 
 

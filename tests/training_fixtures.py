@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from pretraining_runs import build_shards, compile_nothing, run
 
 from albert_tf.config import (
@@ -121,6 +122,18 @@ def finished(small_config, shards_dir, tmp_path_factory):
     """Directory and last evaluation of a whole run, which is left as it is."""
     run_dir = tmp_path_factory.mktemp("runs") / "whole"
     return run_dir, run(small_config, shards_dir, run_dir)
+
+
+@pytest.fixture(scope="module")
+def unoptimized_graphs():
+    """TensorFlow runs graphs as they are traced.
+
+    To optimize them takes a quarter of the time of tests that trace much.
+    """
+    options = tf.config.optimizer
+    options.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    options.set_experimental_options({"disable_meta_optimizer": False})
 
 
 @pytest.fixture

@@ -206,6 +206,7 @@ def test_folds_of_one_file_are_not_repeated(data_dir, pretrained, tmp_path):
             "--max_seq_length=24",
             "--padding=max",
             "--feature_cache=",
+            "--noreport",
         )
 
     done = cross_validate()

@@ -115,14 +115,14 @@ def product(inputs: Tensor, weight: Tensor) -> Tensor:
     @tf.custom_gradient
     def matmul(inputs: tf.Tensor, weight: tf.Tensor) -> tuple:
         def gradients(gradient: tf.Tensor) -> tuple:
-            # Otherwise the weight is transposed at the start, and kept.
-            with tf.control_dependencies([gradient]):
+            of_weight = tf.matmul(inputs, gradient, transpose_a=True)
+            # Otherwise the weight is transposed at the start, and kept; and a
+            # single thread goes on to earlier layers first, and keeps both
+            # factors of this product.
+            with tf.control_dependencies([of_weight]):
                 # Compiled: TensorFlow's graph optimizer would undo it.
                 transposed = compiled(tf.transpose)(weight)
-            return (
-                tf.matmul(gradient, transposed),
-                tf.matmul(inputs, gradient, transpose_a=True),
-            )
+            return tf.matmul(gradient, transposed), of_weight
 
         return tf.matmul(inputs, weight), gradients
 

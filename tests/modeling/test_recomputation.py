@@ -158,12 +158,8 @@ def memory_of_a_step(cores):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("num_cores", "most", "most_selective"), [(1, 11, 8.5), (2, 10, 7)]
-)
-def test_chained_gradients_and_recomputation_save_memory(
-    num_cores, most, most_selective
-):
+@pytest.mark.parametrize("num_cores", [1, 2])
+def test_chained_gradients_and_recomputation_save_memory(num_cores):
     """Reads TensorFlow's own count of the bytes that tensors hold.
 
     A single thread may go on to other blocks before a weight's gradient.
@@ -176,6 +172,6 @@ def test_chained_gradients_and_recomputation_save_memory(
     # gradients; full 6, a few gradients and one application; selective 6. Where
     # activations are kept plain is 11; where all gradients wait for each other
     # plain is 16 and full 9 to 11.
-    assert 8 < plain < most
-    assert full < selective < most_selective
+    assert 8 < plain < 10
+    assert full < selective < 7
     assert full < 7

@@ -58,7 +58,7 @@ def define_flags(
         "of CSV: a name with a comma is quoted together with its role, as in "
         f"{columns_flag(['text=a, b', 'label=c'])}.",
     )
-    define_quoting_flag()
+    define_row_flags()
     flags.DEFINE_float(
         "dev_fraction",
         None,
@@ -74,12 +74,6 @@ def define_flags(
         0,
         "Seed by which examples are held out, or divided into folds.",
         lower_bound=0,
-    )
-    flags.DEFINE_bool(
-        "skip_bad_rows",
-        False,
-        "Skip and count rows of your own files that cannot be used, as those "
-        "without a label; otherwise they are listed as an error.",
     )
     flags.DEFINE_string(
         "label_separator",
@@ -98,6 +92,17 @@ def define_quoting_flag() -> None:
         "Quotes in your own tables (.tsv, .csv). csv: a field that begins with "
         "a quote may hold separators, line ends and, doubled, quotes; none: "
         "quotes are characters like others. Default: csv.",
+    )
+
+
+def define_row_flags() -> None:
+    """Defines --quoting and --skip_bad_rows."""
+    define_quoting_flag()
+    flags.DEFINE_bool(
+        "skip_bad_rows",
+        False,
+        "Skip and count rows of your own files that cannot be used, as those "
+        "without a label; otherwise they are listed as an error.",
     )
 
 

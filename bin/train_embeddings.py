@@ -21,7 +21,7 @@ from albert_tf.config import (
     require,
 )
 from albert_tf.rundir.run_results import title
-from bin import command_line, corpora, training_programs
+from bin import command_line, corpora, tasks, training_programs
 
 if TYPE_CHECKING:
     from albert_tf.modeling.weights.pretrained import StoredModel
@@ -45,6 +45,7 @@ def define_flags() -> None:
         "together, such as question,answer: the first is what is searched "
         "with.",
     )
+    tasks.define_row_flags()
     flags.DEFINE_string(
         "tokenizer",
         None,
@@ -119,9 +120,9 @@ def _documents(max_seq_length: int, initial: "StoredModel") -> list[list[str]]:
 
 def _rows() -> list[Sequence[str]]:
     """Returns the two texts of each row of --table."""
-    from albert_tf.tasks.bad_rows import RowError, made_of_all
-    from albert_tf.tasks.examples import Example
-    from albert_tf.tasks.formats.columns import text_examples
+    from albert_tf.tasks.bad_rows import RowError
+    from albert_tf.tasks.formats.columns import check_columns
+    from albert_tf.tasks.formats.record import Record
     from albert_tf.tasks.formats.rows import Reading, read_rows
 
     columns = FLAGS.columns or ()
@@ -131,17 +132,16 @@ def _rows() -> list[Sequence[str]]:
         "columns of --table.",
     )
 
-    def pair(example: Example) -> Sequence[str]:
-        if not all(map(str.strip, example.texts)):
-            raise RowError(example.location, "a text of the pair is empty")
-        return example.texts
+    def pair(record: Record) -> Sequence[str]:
+        texts = tuple(map(record.text, columns))
+        if not all(map(str.strip, texts)):
+            raise RowError(record.location, "a text of the pair is empty")
+        return texts
 
-    # No column is called so, for names have no blanks around them.
-    roles = {"text": columns, "label": [" "]}
-    # This program has no flags on quotes and bad rows.
-    reading = Reading(quoting="", skip_bad_rows=None)
+    reading = Reading(FLAGS.quoting or Reading.quoting, FLAGS.skip_bad_rows)
     rows = read_rows(FLAGS.table, command_line.log, reading)
-    return made_of_all(pair, text_examples(rows, roles, False))
+    check_columns(rows, {"text": columns}, labels=(), labelled=False)
+    return rows.settled(rows.apply(pair))
 
 
 if __name__ == "__main__":

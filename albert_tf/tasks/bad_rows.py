@@ -59,13 +59,13 @@ class BadRows:
         if self._errors:
             raise UserError(self._described(num_good))
 
-    def settle(self, num_good: int, skip: bool | None, log: Log) -> None:
+    def settle(self, num_good: int, skip: bool, log: Log) -> None:
         """Logs which rows are skipped, or raises UserError.
 
         It does so for bad rows unless they are to be skipped, and where no
-        good row remains. `skip` is None in a program that cannot skip them.
+        good row remains.
         """
-        if not num_good or skip is None:
+        if not num_good:
             self.refuse(num_good)
         if self._errors and not skip:
             raise UserError(

@@ -65,16 +65,25 @@ def test_rows_of_a_table_are_pairs(documents_of, tmp_path):
         )
 
 
-@pytest.mark.parametrize("row", ['"a"b,c', '"a,c', ",", "a", "a, "])
-def test_errors_advise_no_flag_of_other_programs(documents_of, tmp_path, row):
+@pytest.mark.parametrize(
+    ("row", "flag"),
+    [
+        ('"a"b,c', "--quoting=none"),
+        *((row, "--skip_bad_rows") for row in (",", "a", "a, ")),
+    ],
+)
+def test_rows_that_are_no_pairs(documents_of, tmp_path, row, flag):
     path = tmp_path / "faq.csv"
     path.write_text(f"question,answer\nwhy,so\n{row}\n")
-    error = documents_of(
-        "--pairs=columns", f"--table={path}", "--columns=question,answer"
+    arguments = (
+        "--pairs=columns",
+        f"--table={path}",
+        "--columns=question,answer",
     )
-    assert f"{path}:3: " in error
-    assert "--quoting" not in error
-    assert "--skip_bad_rows" not in error
+    error = documents_of(*arguments)
+    assert f"{path}:3: " in error and flag in error
+    pairs = [("why", "so")] + [('"a"b', "c")] * (flag == "--quoting=none")
+    assert [*map(tuple, documents_of(*arguments, flag))] == pairs
 
 
 @pytest.mark.parametrize("arguments", [[], ["--input=a", "--pairs=columns"]])

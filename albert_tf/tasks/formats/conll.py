@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from albert_tf.config import Log, require, shown
@@ -27,19 +26,14 @@ CONLL, CONLLU = ".conll", ".conllu"
 _CONLLU_LINE = re.compile(r"[0-9]+([-.][0-9]+)?(?:\t[^\t]+){9}")
 
 
-def _to_stderr(line: str) -> None:
-    # Predictions may be on standard output.
-    print(line, file=sys.stderr, flush=True)
-
-
 def read_conll(
     path: str,
     word_column: int = 0,
     tag_column: int = -1,
     *,
     tagged: bool = True,
-    skip_bad_rows: bool | None = False,
-    log: Log = _to_stderr,
+    skip_bad_rows: bool = False,
+    log: Log = print,
 ) -> list[WordsExample]:
     """Returns the sentences of a file, without its `-DOCSTART-` lines.
 

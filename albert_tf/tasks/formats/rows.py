@@ -79,17 +79,15 @@ class Reading:
     """How users' own files are read.
 
     Attributes:
-        quoting: of tables, a name of tables.QUOTING; "": that of CSV, in a
-            program without --quoting.
+        quoting: of tables, a name of tables.QUOTING.
         skip_bad_rows: whether rows that cannot be used are skipped and
-            counted; else they are an error. None: so in a program without
-            --skip_bad_rows.
+            counted; else they are an error.
         label_separator: between several labels in one text.
         split: how dev examples are held out.
     """
 
     quoting: str = "csv"
-    skip_bad_rows: bool | None = False
+    skip_bad_rows: bool = False
     label_separator: str = ","
     split: Split = WITHOUT_FLAGS
 

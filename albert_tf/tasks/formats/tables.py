@@ -4,7 +4,6 @@ import codecs
 import contextlib
 import csv
 import dataclasses
-import functools
 import io
 import itertools
 import re
@@ -143,18 +142,17 @@ def own_rows(
 ) -> Iterator[Row]:
     """Yields the rows of a user's table, its header first, of any width.
 
-    `lines` are those of the file `path`, and `quoting` is a name of QUOTING,
-    or "" for CSV in a program without that flag. Lines end with LF, CR LF or,
-    where the first one does, with CR. Blank lines are no rows, except those
-    below the header of a single column. Logs at the end how quotes are read if
-    a field begins with one, and that backslashes escape nothing if a field ends
-    in one.
+    `lines` are those of the file `path`, and `quoting` is a name of QUOTING.
+    Lines end with LF, CR LF or, where the first one does, with CR. Blank lines
+    are no rows, except those below the header of a single column. Logs at the
+    end how quotes are read if a field begins with one, and that backslashes
+    escape nothing if a field ends in one.
 
     Raises:
         UserError: as `decoded_lines` does; for quotes unlike those of CSV, and
             for a table that has another separator.
     """
-    choice = lookup(QUOTING, quoting, "quoting") if quoting else _CSV_ALONE
+    choice = lookup(QUOTING, quoting, "quoting")
     notes = _Notes(path, delimiter, choice.described)
     marked = _marked(decoded_lines(path, lines, advice))
     head = list(itertools.islice(marked, _HEAD_LINES))
@@ -246,9 +244,7 @@ def _mark(found: re.Match[str]) -> str:
     return found[0] if is_end else _INNER_CR * len(found[0])
 
 
-def _read_csv(
-    path: str, lines: Iterable[str], delimiter: str, advice: str = ""
-) -> Iterator[Row]:
+def _read_csv(path: str, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
     # The default limit of a field is 131,072 characters.
     csv.field_size_limit(sys.maxsize)
     taken: list[str] = []
@@ -273,7 +269,7 @@ def _read_csv(
         raise UserError(
             f"{path}:{reader.line_num}: not quoted as in CSV ({fault}), in the "
             f"row that begins in line {first}; within quotes a quote is "
-            f"written twice.{advice}"
+            "written twice. --quoting=none reads all quotes literally."
         ) from None
 
 
@@ -296,14 +292,10 @@ class _Quoting(NamedTuple):
 
 QUOTING = {
     "csv": _Quoting(
-        functools.partial(
-            _read_csv, advice=" --quoting=none reads all quotes literally."
-        ),
-        "as in CSV (--quoting=none reads them literally)",
+        _read_csv, "as in CSV (--quoting=none reads them literally)"
     ),
     "none": _Quoting(_read_literal, "literally (--quoting=none)"),
 }
-_CSV_ALONE = _Quoting(_read_csv, "as in CSV")
 
 
 def _check_separator(

@@ -200,13 +200,6 @@ def test_columns_tell_comments_from_words(write, content, word, words):
     assert " ".join(word for e in found for word in e.words) == words
 
 
-def test_lines_come_between_no_predictions(write, capsys):
-    read_conll(write("train.conll", "# corpus\nMia NOUN\n"))
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "is read as a comment" in err
-
-
 def test_a_file_of_comments_alone_has_no_words(write):
     with pytest.raises(UserError, match="has no words"):
         read_conll(write("train.conll", "# a b\n\n# c\n"))

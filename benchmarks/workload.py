@@ -1,10 +1,26 @@
-"""The workload of a training step, and a random batch of its shape."""
+"""A training step as a workload: its flags, and a random batch of its shape."""
 
 import dataclasses
 
 import numpy as np
+from absl import flags
 
-from albert_tf.config import ModelConfig, OptimizerConfig, TrainingConfig
+from albert_tf.config import (
+    PRESETS,
+    MaskingConfig,
+    ModelConfig,
+    OptimizerConfig,
+    PretrainConfig,
+    TrainingConfig,
+    override,
+    preset,
+    require,
+)
+from bin import command_line
+
+FLAGS = flags.FLAGS
+# --helpshort lists them as flags of the program.
+flags.disclaim_key_flags()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +34,36 @@ class Workload:
     training: TrainingConfig
     optimizer: OptimizerConfig = dataclasses.field(
         default_factory=OptimizerConfig
+    )
+
+
+def define_flags() -> None:
+    """Defines the flags of a step on a device."""
+    flags.DEFINE_enum("preset", "base", list(PRESETS), "The model.")
+    flags.DEFINE_integer(
+        "batch_size", 64, "Sequences of a step on each device.", lower_bound=1
+    )
+    flags.DEFINE_integer(
+        "max_seq_length", 512, "Tokens of a sequence.", lower_bound=8
+    )
+
+
+def of_flags() -> Workload:
+    """Returns the workload of these flags, and of those of its settings."""
+    model = override(PretrainConfig(), preset(FLAGS.preset)).model
+    length, longest = FLAGS.max_seq_length, model.max_position_embeddings
+    require(
+        length <= longest,
+        f"--max_seq_length={length} is more than the {longest} tokens that "
+        f"--preset={FLAGS.preset} reads.",
+    )
+    return Workload(
+        model=model,
+        batch_size=FLAGS.batch_size,
+        seq_length=length,
+        num_predictions=MaskingConfig().prediction_slots(length),
+        training=command_line.with_flags(TrainingConfig()),
+        optimizer=command_line.with_flags(OptimizerConfig()),
     )
 
 

@@ -31,18 +31,9 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.config import (
-    PRESETS,
-    MaskingConfig,
-    OptimizerConfig,
-    PretrainConfig,
-    TrainingConfig,
-    lookup,
-    override,
-    preset,
-    require,
-)
+from albert_tf.config import OptimizerConfig, TrainingConfig, lookup, require
 from albert_tf.io.json_files import write_json
+from benchmarks import workload
 from benchmarks.devices.chips import (
     CHIPS,
     all_reduce_seconds,
@@ -63,13 +54,7 @@ _RUN_STEP = os.path.join(os.path.dirname(__file__), "run_step.py")
 
 
 def define_flags() -> None:
-    flags.DEFINE_enum("preset", "base", list(PRESETS), "The model.")
-    flags.DEFINE_integer(
-        "batch_size", 64, "Sequences of a step on each chip.", lower_bound=1
-    )
-    flags.DEFINE_integer(
-        "max_seq_length", 512, "Tokens of a sequence.", lower_bound=8
-    )
+    workload.define_flags()
     flags.DEFINE_list(
         "chips", ["v5e"], f"What to compile for: {', '.join(CHIPS)}."
     )
@@ -104,7 +89,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    work = _workload()
+    work = workload.of_flags()
     if FLAGS.program_dir:
         _write(work, FLAGS.program_dir, 1, FLAGS.with_state)
         print(f"The program is in {FLAGS.program_dir}.")
@@ -131,24 +116,6 @@ def main() -> None:
         else:
             measured(name, work.batch_size)
     print(f"The results are in {FLAGS.output}.")
-
-
-def _workload() -> Workload:
-    model = override(PretrainConfig(), preset(FLAGS.preset)).model
-    length, longest = FLAGS.max_seq_length, model.max_position_embeddings
-    require(
-        length <= longest,
-        f"--max_seq_length={length} is more than the {longest} tokens that "
-        f"--preset={FLAGS.preset} reads.",
-    )
-    return Workload(
-        model=model,
-        batch_size=FLAGS.batch_size,
-        seq_length=length,
-        num_predictions=MaskingConfig().prediction_slots(length),
-        training=command_line.with_flags(TrainingConfig()),
-        optimizer=command_line.with_flags(OptimizerConfig()),
-    )
 
 
 def _require_compilers() -> None:

@@ -17,14 +17,7 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.config import (
-    PRESETS,
-    MaskingConfig,
-    PretrainConfig,
-    TrainingConfig,
-    override,
-    preset,
-)
+from benchmarks import workload
 from benchmarks.workload import Workload, random_batch
 from bin import command_line
 from experiments.programs.transformers_albert import (
@@ -37,13 +30,7 @@ WARM_UP = 3
 
 
 def define_flags() -> None:
-    flags.DEFINE_enum("preset", "base", list(PRESETS), "The model.")
-    flags.DEFINE_integer(
-        "batch_size", 64, "Sequences of a step.", lower_bound=1
-    )
-    flags.DEFINE_integer(
-        "max_seq_length", 512, "Tokens of a sequence.", lower_bound=8
-    )
+    workload.define_flags()
     flags.DEFINE_integer("repeats", 20, "Steps to time.", lower_bound=1)
     flags.DEFINE_bool("compile", True, "Whether torch.compile is used.")
 
@@ -107,15 +94,7 @@ def run(
 
 
 def main() -> None:
-    length = FLAGS.max_seq_length
-    work = Workload(
-        model=override(PretrainConfig(), preset(FLAGS.preset)).model,
-        batch_size=FLAGS.batch_size,
-        seq_length=length,
-        num_predictions=MaskingConfig().prediction_slots(length),
-        training=TrainingConfig(),
-    )
-    print(json.dumps(run(work, FLAGS.repeats, FLAGS.compile)))
+    print(json.dumps(run(workload.of_flags(), FLAGS.repeats, FLAGS.compile)))
 
 
 if __name__ == "__main__":

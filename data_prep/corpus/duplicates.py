@@ -1,33 +1,30 @@
 """Removes exact duplicates from a corpus: `remove_duplicates`.
 
-Two passes over the documents. The first writes a digest of each document or
-paragraph, with its running number, to files on disk; they are sorted one
-after the other, and every occurrence but the first is marked in a file. The
-second pass leaves out what is marked. Memory holds a part of one file,
-whatever the corpus.
+The digests of what has been read are in a file on disk, in which SQLite finds
+and adds them: memory holds a part of it, whatever the corpus.
 """
 
 import contextlib
+import errno
 import hashlib
-import itertools
 import os
+import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-import numpy as np
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from data_prep.corpus.reading import UnitDocument
 
 _DIGEST_BYTES = 16
-_NUMBER_BYTES = 8
-_ROW = np.dtype([("high", "<u8"), ("low", "<u8"), ("number", "<u8")])
-DIGEST_ROW_BYTES = _ROW.itemsize
-
-_NUM_BUCKETS = 64  # that many files are open at once
-# Rows of a bucket that are read at a time; about as many different ones are in
-# memory at most.
-_CHUNK_ROWS = 2_000_000
-_MARKS_FILE = "duplicates"
+# About what a digest takes in the file.
+DIGEST_FILE_BYTES = 32
+_SEEN_FILE = "digests"
+# Nothing in it has to survive: a build that is resumed reads the corpus again.
+_TABLE = """
+    PRAGMA journal_mode = OFF;
+    PRAGMA synchronous = OFF;
+    PRAGMA cache_size = -64000;  -- kB
+    CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID;
+"""
 
 
 def digests(paragraphs: Sequence[str], level: str) -> list[bytes]:
@@ -70,81 +67,46 @@ def without_duplicates(
 
 
 def remove_duplicates(
-    read: Callable[[], Iterable[UnitDocument]],
+    documents: Iterable[UnitDocument],
     level: str,
     directory: str,
     counts: Counter[str],
 ) -> Iterator[UnitDocument]:
-    """Yields a corpus without duplicates; the first occurrence stays.
+    """Yields documents without duplicates; the first occurrence stays.
 
-    `read` gives the same documents twice. The level `paragraphs` removes
-    duplicate documents too.
-    `directory`, made if need be, gets some 25 bytes per document or paragraph
-    at first and one byte afterwards.
+    The level `paragraphs` removes duplicate documents too. `directory`, made if
+    need be, gets the file of digests, which is removed at the end.
     """
-    is_duplicate = _find_duplicates(read(), level, directory)
-    num_items = 0
-    for item in read():
-        size = 1 if level == "documents" else len(item.paragraphs)
-        marks = is_duplicate[num_items : num_items + size]
-        num_items += size
-        repeated = np.flatnonzero(marks).tolist()
-        kept = without_duplicates(item, level, repeated, counts)
-        if kept:
-            yield kept
-
-
-def _find_duplicates(
-    documents: Iterable[UnitDocument], level: str, directory: str
-) -> np.ndarray:
-    """Returns whether each item is a duplicate, bool, in a file."""
     os.makedirs(directory, exist_ok=True)
-    buckets = [
-        os.path.join(directory, f"digests-{number:02}")
-        for number in range(_NUM_BUCKETS)
-    ]
-    found = (digests(document.paragraphs, level) for document in documents)
-    num_items = 0
-    with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(open(path, "wb")) for path in buckets]
-        for digest in itertools.chain.from_iterable(found):
-            number = num_items.to_bytes(_NUMBER_BYTES, "little")
-            opened[digest[-1] % len(opened)].write(digest + number)
-            num_items += 1
-    marks_path = os.path.join(directory, _MARKS_FILE)
-    with open(marks_path, "w+b") as file:
-        file.truncate(num_items or 1)
-        if hasattr(os, "posix_fallocate"):
-            # A disk that gets full below a map kills the process.
-            os.posix_fallocate(file.fileno(), 0, num_items or 1)
-    marks = np.memmap(marks_path, bool, "r+")
-    for path in buckets:
-        for numbers in _repeated(path):
-            marks[numbers] = True
+    path = os.path.join(directory, _SEEN_FILE)
+    with contextlib.suppress(FileNotFoundError):
         os.remove(path)
-    # Slices of the subclass take several times as long.
-    return np.asarray(marks[:num_items])
+    with (
+        _full_disk_as_os_error(path),
+        contextlib.closing(sqlite3.connect(path)) as connection,
+    ):
+        seen = connection.executescript(_TABLE)
+        for item in documents:
+            found = digests(item.paragraphs, level)
+            repeated = [n for n, each in enumerate(found) if _has(seen, each)]
+            kept = without_duplicates(item, level, repeated, counts)
+            if kept:
+                yield kept
+    os.remove(path)
 
 
-def _repeated(path: str) -> Iterator[np.ndarray]:
-    """Yields the numbers of a bucket's rows whose digest occurred before."""
-    num_rows = os.path.getsize(path) // _ROW.itemsize
-    # A bucket of a very large corpus is read several times, each time for
-    # other digests.
-    num_parts = max(1, -(-num_rows // _CHUNK_ROWS))
-    for part in range(num_parts):
-        firsts = np.empty(0, _ROW)
-        for begin in range(0, num_rows, _CHUNK_ROWS):
-            rows = np.fromfile(
-                path, _ROW, _CHUNK_ROWS, offset=begin * _ROW.itemsize
-            )
-            rows = rows[rows["high"] % num_parts == part]
-            # The rows of a file ascend by number, and the sort is stable.
-            rows = np.concatenate([firsts, rows])
-            rows = rows[np.lexsort((rows["low"], rows["high"]))]
-            repeated = np.zeros(len(rows), bool)
-            repeated[1:] = (rows["high"][1:] == rows["high"][:-1]) & (
-                rows["low"][1:] == rows["low"][:-1]
-            )
-            firsts = rows[~repeated]
-            yield rows["number"][repeated]
+def _has(seen: sqlite3.Cursor, digest: bytes) -> bool:
+    """Returns whether a digest has been seen, and adds it."""
+    seen.execute("INSERT OR IGNORE INTO seen VALUES (?)", (digest,))
+    return not seen.rowcount
+
+
+@contextlib.contextmanager
+def _full_disk_as_os_error(path: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
+        number = errno.ENOSPC
+        raise OSError(number, os.strerror(number), path) from None

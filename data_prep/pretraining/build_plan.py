@@ -22,7 +22,7 @@ from albert_tf.config.data import MAX_SHARDS
 from albert_tf.records import counter_rng
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import Tokenizer
-from data_prep.corpus.duplicates import DIGEST_ROW_BYTES
+from data_prep.corpus.duplicates import DIGEST_FILE_BYTES
 from data_prep.corpus.near_duplicates import SIGNATURE_BYTES
 from data_prep.corpus.reading import (
     Document,
@@ -311,7 +311,7 @@ def _other_bytes(
         num_bytes += SIGNATURE_BYTES * report.counts["documents"]
     elif config.remove_duplicates != "none":
         # There is at most a digest for every line.
-        num_bytes += DIGEST_ROW_BYTES * report.counts["lines"]
+        num_bytes += DIGEST_FILE_BYTES * report.counts["lines"]
     return num_bytes
 
 

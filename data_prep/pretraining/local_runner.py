@@ -214,7 +214,7 @@ def _kept_documents(
             pairs=pairs,
             map_batches=map_batches,
         )
-    return remove_duplicates(read, level, work_dir, totals)
+    return remove_duplicates(read(), level, work_dir, totals)
 
 
 def _units_as_read(

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from albert_tf.config import UserError
-from data_prep.corpus.arrow_lines import STREAM_SUFFIX
+from data_prep.corpus.arrow_texts import STREAM_SUFFIX
 from data_prep.corpus.listing import FORM_OF_SUFFIX, text_suffix
 from data_prep.corpus.text_files import OpenFile, open_text
 

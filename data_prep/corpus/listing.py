@@ -12,7 +12,7 @@ from typing import Any
 from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.compression import SUFFIXES, plain_name, suffix_of
-from data_prep.corpus.arrow_lines import STREAM_SUFFIX
+from data_prep.corpus.arrow_texts import STREAM_SUFFIX
 from data_prep.corpus.saved_data_sets import find_saved
 
 # Taken from directories, each also compressed.
@@ -22,7 +22,7 @@ FORM_OF_SUFFIX = {
     ".jsonl": "json_lines",
     ".json": "json_lines",
     ".ndjson": "json_lines",
-    # Rows of Parquet are read as such lines.
+    # Rows of Parquet are read like such lines.
     ".parquet": "json_lines",
 }
 EXPECTED_INPUT = (

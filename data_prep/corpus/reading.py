@@ -6,6 +6,7 @@ cross; its paragraphs are the units in which sentences are looked for. Faults
 of a file are counted in a `CorpusReport` and never stop the reading.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from albert_tf.config import require
+from data_prep.corpus.arrow_texts import has_rows, open_texts
 from data_prep.corpus.forms import MAX_JSON_LINE_CHARS, CorpusFile, json_object
 from data_prep.corpus.markdown import clean_markdown_lines
 from data_prep.corpus.report import CorpusReport
@@ -141,11 +143,15 @@ def read_file(
             although its name says so.
     """
     parser = _FileParser(file, report)
-    with open_text(
-        file.path, open_file, parser.note_damage, file.text_column
-    ) as stream:
+    with contextlib.ExitStack() as stack:
+        if has_rows(file.path):
+            rows = open_texts(file.path, open_file, file.text_column)
+            documents = parser.documents_in_rows(stack.enter_context(rows))
+        else:
+            text = open_text(file.path, open_file, parser.note_damage)
+            documents = parser.documents(stack.enter_context(text))
         names = document_names(file)
-        for paragraphs in parser.documents(stream):
+        for paragraphs in documents:
             report.counts["documents"] += 1
             report.counts["characters"] += sum(map(len, paragraphs))
             yield Document(next(names), tuple(paragraphs))
@@ -201,7 +207,7 @@ class _FileParser:
             self._num_skipped += 1
         self._line_number = self._num_skipped
         if self._file.form == "json_lines":
-            return self._json_documents(stream)
+            return self._documents_of(self._json_texts(stream))
         lines = self._lines(stream.readline)
         if self._file.form == "markdown":
             lines = clean_markdown_lines(lines)
@@ -217,6 +223,22 @@ class _FileParser:
         if self._file.form == "blank_line":
             return self._or_fault(blocks)
         return self._or_fault(_parts(map("\n".join, blocks), self._counts))
+
+    def documents_in_rows(
+        self, texts: Iterator[str | None]
+    ) -> Iterator[Sequence[str]]:
+        """Yields the paragraphs of each text; a row counts as a line."""
+        header = itertools.islice(texts, self._file.skip_header_lines)
+        self._num_skipped = self._line_number = sum(1 for _ in header)
+        return self._documents_of(self._texts_of_rows(texts))
+
+    def _texts_of_rows(self, texts: Iterable[str | None]) -> Iterator[str]:
+        for text in texts:
+            self._line_number += 1
+            if text is None:
+                self._fault("bad/no_text_field")
+            else:
+                yield text
 
     def close(self) -> None:
         """Counts the lines and faults of the whole file, at its end."""
@@ -302,9 +324,10 @@ class _FileParser:
             paragraphs = _article_paragraphs(article)
             yield from self._or_fault(_parts(paragraphs, self._counts))
 
-    def _json_documents(self, stream: TextIO) -> Iterator[list[str]]:
+    def _documents_of(self, texts: Iterable[str]) -> Iterator[list[str]]:
+        """Yields the paragraphs of texts of their own."""
         empty = True
-        for text in self._json_texts(stream):
+        for text in texts:
             empty = False
             text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
             paragraphs = self._lines(_line_reader(text), step=0)

@@ -12,12 +12,6 @@ from typing import BinaryIO, TextIO
 from albert_tf.config import UserError
 from albert_tf.io.compression import DamagedFile, buffered, unpacked
 from albert_tf.io.encoding import HEAD_BYTES, refuse_other_than_text
-from data_prep.corpus.arrow_lines import (
-    PARQUET_SUFFIX,
-    STREAM_SUFFIX,
-    parquet_reader,
-    stream_reader,
-)
 
 _BUFFER_BYTES = 1 << 17
 
@@ -30,34 +24,24 @@ def open_text(
     path: str,
     open_file: OpenFile = open,
     on_damage: Callable[[], None] = lambda: None,
-    text_column: str = "text",
 ) -> Iterator[TextIO]:
     r"""Yields a file's text, whose lines end with \n whatever they ended with.
 
     A byte order mark is left out. A byte that is not UTF-8 is a lone
     surrogate, see PEP 383. A compressed file is unpacked, whatever it is
     called; where it is cut or damaged `on_damage` is called, and the text ends.
-    That of a Parquet file, and of one of a saved data set, is lines of JSON
-    with its `text_column`.
 
     Raises:
         UserError: for a file that cannot be opened or read, that is UTF-16 or
-            UTF-32, or that is not compressed, Parquet or Arrow although it is
-            called so.
+            UTF-32, or that is not compressed although it is called so.
     """
     try:
         with open_file(path, "rb") as file:
-            if path.lower().endswith(PARQUET_SUFFIX):
-                binary = buffered(parquet_reader(path, text_column))
-            elif path.lower().endswith(STREAM_SUFFIX):
-                stored = buffered(file.read)
-                binary = buffered(stream_reader(path, stored, text_column))
-            else:
-                stored = buffered(file.read)
-                binary = unpacked(path, stored)
-                if binary is not stored:
-                    binary = buffered(_until_damage(binary.read1, on_damage))
-                refuse_other_than_text(path, binary.peek(HEAD_BYTES))
+            stored = buffered(file.read)
+            binary = unpacked(path, stored)
+            if binary is not stored:
+                binary = buffered(_until_damage(binary.read1, on_damage))
+            refuse_other_than_text(path, binary.peek(HEAD_BYTES))
             yield io.TextIOWrapper(
                 binary, encoding="utf-8-sig", errors="surrogateescape"
             )

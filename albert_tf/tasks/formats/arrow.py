@@ -75,7 +75,7 @@ def read_parquet(path: str) -> ArrowTable:
     schemas, sizes = zip(
         *(
             (file.schema_arrow, file.metadata.num_rows)
-            for file in map(_open_parquet, paths)
+            for file in map(open_parquet, paths)
         ),
         strict=True,
     )
@@ -89,7 +89,7 @@ def read_parquet(path: str) -> ArrowTable:
         schema = arrow.unify_schemas(schemas, promote_options="permissive")
     except arrow.ArrowException as error:
         raise UserError(
-            f"{_described(path, error)} Write all parts with one schema."
+            f"{described(path, error)} Write all parts with one schema."
         ) from None
     tables = [
         _read_part(part, schema, num_rows)
@@ -102,7 +102,8 @@ def read_parquet(path: str) -> ArrowTable:
     )
 
 
-def _open_parquet(path: str) -> Any:
+def open_parquet(path: str) -> Any:
+    """Returns pyarrow's file of Parquet; raises UserError for another."""
     arrow = load_pyarrow()
     from pyarrow import parquet
 
@@ -111,12 +112,12 @@ def _open_parquet(path: str) -> Any:
         refuse_pointer(path, file.read(HEAD_BYTES))
         return parquet.ParquetFile(file)
     except (OSError, arrow.ArrowException) as error:
-        raise UserError(_described(path, error)) from None
+        raise UserError(described(path, error)) from None
 
 
 def _read_part(path: str, schema: Any, num_rows: int) -> ArrowTable:
     def batches() -> Iterator[Any]:
-        for batch in _open_parquet(path).iter_batches(_BATCH_ROWS):
+        for batch in open_parquet(path).iter_batches(_BATCH_ROWS):
             yield batch if batch.schema == schema else batch.cast(schema)
 
     return _table(path, schema, batches, num_rows, {})
@@ -175,7 +176,7 @@ def read_saved(directory: str) -> ArrowTable:
         schema = stream(paths[0]).schema
         num_rows = sum(batch.num_rows for batch in batches())
     except (OSError, arrow.ArrowException) as error:
-        raise UserError(_described(directory, error)) from None
+        raise UserError(described(directory, error)) from None
     features = info.get("features")
     _check_columns(directory, schema)
     return _table(directory, schema, batches, num_rows, features)
@@ -186,7 +187,8 @@ def _is_plain(name: Any) -> bool:
     return isinstance(name, str) and os.path.basename(name) == name != ""
 
 
-def _described(path: str, error: Exception) -> str:
+def described(path: str, error: Exception) -> str:
+    """Returns a line on an error of pyarrow, or the system, with a file."""
     reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
     return f"{path}: {reason.rstrip('.')}."
 
@@ -224,7 +226,7 @@ def _table(
         except UserError:
             raise
         except (OSError, arrow.ArrowException, ValueError) as error:
-            raise UserError(_described(path, error)) from None
+            raise UserError(described(path, error)) from None
 
     return ArrowTable(schema, rows, num_rows)
 

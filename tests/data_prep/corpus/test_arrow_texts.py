@@ -1,4 +1,4 @@
-"""Parquet and saved data sets: the documents of their rows as JSON lines."""
+"""Parquet and saved data sets: the documents of their rows."""
 
 import hashlib
 import json

@@ -35,6 +35,8 @@ DECODING_SETTINGS = (
 )
 
 _Value = TypeVar("_Value")
+# Arrays by name.
+Arrays = dict[str, Any]
 _FIELDS = ("sequences", "scalars", "decoding")
 
 
@@ -118,15 +120,13 @@ class FeatureBuilder:
     def _load_or_build(
         self, examples: Sequence[Any], training: bool
     ) -> Features:
-        if not self.cache_dir:
-            return self._build_all(examples, training)
-        name = f"{self._digest(examples, training)}.npz"
         return cached(
-            os.path.join(self.cache_dir, name),
+            self.cache_dir,
+            lambda: self._description(examples, training),
             lambda: self._build_all(examples, training),
-            read_features,
-            write_features,
-            self.log,
+            arrays_of=arrays_of,
+            value_of=features_of,
+            log=self.log,
         )
 
     def _build_all(self, examples: Sequence[Any], training: bool) -> Features:
@@ -153,11 +153,13 @@ class FeatureBuilder:
                 built = pool.map(build, chunks, chunksize=share)
             return concatenated(list(built))
 
-    def _digest(self, examples: Sequence[Any], training: bool) -> str:
+    def _description(
+        self, examples: Sequence[Any], training: bool
+    ) -> list[Any]:
         settings = to_dict(self.config)
         for name in DECODING_SETTINGS:
             del settings[name]
-        head = [
+        return [
             _VERSION,
             type(self.kind).__name__,
             self.tokenizer.fingerprint,
@@ -166,28 +168,44 @@ class FeatureBuilder:
             training,
             examples_digest(examples),
         ]
-        return hashlib.sha256(json.dumps(head).encode()).hexdigest()[:32]
 
 
 def cached(
-    path: str,
+    cache_dir: str,
+    describe: Callable[[], Sequence[Any]],
     build: Callable[[], _Value],
-    read: Callable[[str, Log], _Value | None],
-    write: Callable[[str, _Value], None],
+    *,
+    arrays_of: Callable[[_Value], Arrays],
+    value_of: Callable[[Arrays], _Value],
     log: Log,
 ) -> _Value:
-    """Returns the value in a cache file; builds and writes a missing one."""
-    value = read(path, log)
-    if value is not None:
-        return value
+    """Returns a value from its file in the cache; builds and writes it else.
+
+    `describe` returns JSON of all that decides the value; `cache_dir` is empty
+    for no cache. A damaged file is replaced.
+    """
+    if not cache_dir:
+        return build()
+    text = json.dumps(describe())
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    path = os.path.join(cache_dir, f"{digest[:32]}.npz")
+    if files.isfile(path):
+        try:
+            with files.open(path) as file:
+                content = io.BytesIO(file.read())
+            with np.load(content, allow_pickle=False) as stored:
+                return value_of(dict(stored))
+        except (*files.ZIP_FAULTS, TypeError):
+            log(f"{path} cannot be read; what it held is computed again.")
     value = build()
     try:
-        files.makedirs(os.path.dirname(path))
-        write(path, value)
+        files.makedirs(cache_dir)
+        with files.replacing(path) as file:
+            np.savez(file, **arrays_of(value))
     except OSError as error:
         log(
-            f"{path}: {error.strerror or error}; the features are not "
-            "cached, and the next run builds them again (--feature_cache)."
+            f"{path}: {error.strerror or error}; the next run computes it "
+            "again (--feature_cache)."
         )
     return value
 
@@ -211,8 +229,8 @@ def examples_digest(examples: Sequence[Any]) -> str:
     return digest.hexdigest()
 
 
-def write_features(path: str, features: Features) -> None:
-    """Writes features to a file atomically."""
+def arrays_of(features: Features) -> Arrays:
+    """Returns features as arrays by name."""
     arrays = {
         "offsets": features.offsets,
         "example_numbers": features.example_numbers,
@@ -227,25 +245,14 @@ def write_features(path: str, features: Features) -> None:
         "answer_lengths": list(features.answer_lengths),
     }
     arrays["rest"] = np.frombuffer(json.dumps(rest).encode(), np.uint8)
-    with files.replacing(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    return arrays
 
 
-def read_features(path: str, log: Log) -> Features | None:
-    """Returns the features in a file; None where there are none."""
-    if not files.isfile(path):
-        return None
-    try:
-        with files.open(path) as file:
-            content = io.BytesIO(file.read())
-        with np.load(content, allow_pickle=False) as stored:
-            arrays: dict[str, Any] = dict(stored)
-        rest = json.loads(arrays.pop("rest").tobytes())
-        parts: dict[str, Any] = {field: {} for field in _FIELDS}
-        for name in [name for name in arrays if "." in name]:
-            field, key = name.split(".")
-            parts[field][key] = arrays.pop(name)
-        return Features(**arrays, **parts, **rest)
-    except (*files.ZIP_FAULTS, TypeError):
-        log(f"{path} cannot be read; its features are built again.")
-        return None
+def features_of(arrays: Arrays) -> Features:
+    """Returns the features that `arrays_of` made arrays of."""
+    rest = json.loads(arrays.pop("rest").tobytes())
+    parts: dict[str, Any] = {field: {} for field in _FIELDS}
+    for name in [name for name in arrays if "." in name]:
+        field, key = name.split(".")
+        parts[field][key] = arrays.pop(name)
+    return Features(**arrays, **parts, **rest)

@@ -1,6 +1,7 @@
 """Features of examples: cached, and built in chunks and processes."""
 
 import dataclasses
+import functools
 import hashlib
 import os
 
@@ -12,10 +13,11 @@ from albert_tf.tasks import feature_building
 from albert_tf.tasks.examples import Answer, Example, Question
 from albert_tf.tasks.feature_building import (
     FeatureBuilder,
+    arrays_of,
+    cached,
     examples_digest,
-    read_features,
+    features_of,
     unknown_share,
-    write_features,
 )
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.classification import Classification
@@ -61,7 +63,7 @@ def builder(tmp_path, tiny_tokenizer, logged):
     )
 
 
-def cached(builder):
+def files_of(builder):
     return sorted(os.listdir(builder.cache_dir))
 
 
@@ -78,10 +80,10 @@ def assert_equal(mine, theirs):
 
 def test_cached_features_are_read(builder, logged):
     first = builder.build(EXAMPLES, training=True)
-    (name,) = cached(builder)
+    (name,) = files_of(builder)
     assert_equal(builder.build(EXAMPLES, training=True), first)
     assert builder.kind.parts == [3]
-    assert cached(builder) == [name]
+    assert files_of(builder) == [name]
     assert not logged
     # A damaged file is built again.
     path = os.path.join(builder.cache_dir, name)
@@ -89,7 +91,7 @@ def test_cached_features_are_read(builder, logged):
         file.truncate(100)
     for _ in range(2):
         assert_equal(builder.build(EXAMPLES, training=True), first)
-    assert logged == [f"{path} cannot be read; its features are built again."]
+    assert logged == [f"{path} cannot be read; what it held is computed again."]
     assert builder.kind.parts == [3, 3]
 
 
@@ -125,7 +127,7 @@ def test_the_cache_key_depends_on(
     other.kind.parts.clear()
     other.build(examples, training=training)
     assert other.kind.parts == [len(examples)]
-    assert len(cached(builder)) == 2
+    assert len(files_of(builder)) == 2
 
 
 def test_the_cache_key_does_not_depend_on(builder):
@@ -143,7 +145,7 @@ def test_the_cache_key_does_not_depend_on(builder):
         other = dataclasses.replace(builder, **changes)
         other.build(tuple(EXAMPLES), training=True)
     assert builder.kind.parts == [3]
-    assert len(cached(builder)) == 1
+    assert len(files_of(builder)) == 1
 
 
 def test_warnings_are_logged(builder, logged):
@@ -211,57 +213,59 @@ def test_digests_do_not_depend_on_the_version_of_python():
     assert examples_digest([dataclasses.replace(question, context="\ud800")])
 
 
+FEATURES = Features(
+    sequences={
+        "input_ids": np.array([2, 5, 3, 2, 3], np.int32),
+        "p_mask": np.array([0, 1, 0, 1, 0], np.int32),
+    },
+    offsets=np.array([0, 3, 5], np.int64),
+    scalars={"label_ids": np.array([1.5], np.float32)},
+    padding={"input_ids": 0, "p_mask": 1},
+    example_numbers=np.array([4], np.int64),
+    choices=2,
+    decoding={"words": np.array([-1, 0, 1, -1, -1], np.int32)},
+    truncated=[0, 4],
+    answer_lengths=[3, 0, -1],
+)
+
+
 @pytest.fixture
-def a_file(tmp_path):
-    """A file of features, and what it holds."""
-    path = str(tmp_path / "features.npz")
-    features = Features(
-        sequences={
-            "input_ids": np.array([2, 5, 3, 2, 3], np.int32),
-            "p_mask": np.array([0, 1, 0, 1, 0], np.int32),
-        },
-        offsets=np.array([0, 3, 5], np.int64),
-        scalars={"label_ids": np.array([1.5], np.float32)},
-        padding={"input_ids": 0, "p_mask": 1},
-        example_numbers=np.array([4], np.int64),
-        choices=2,
-        decoding={"words": np.array([-1, 0, 1, -1, -1], np.int32)},
-        truncated=[0, 4],
-        answer_lengths=[3, 0, -1],
+def stored(tmp_path, logged):
+    """A call that returns features, built or from the file in tmp_path."""
+    return functools.partial(
+        cached,
+        str(tmp_path),
+        lambda: ["features"],
+        arrays_of=arrays_of,
+        value_of=features_of,
+        log=logged.append,
     )
-    write_features(path, features)
-    return path, features
 
 
-def test_a_file_of_features(a_file, tmp_path, logged):
-    path, features = a_file
-    assert_equal(read_features(path, logged.append), features)
-    assert os.listdir(tmp_path) == ["features.npz"]
-    assert read_features(str(tmp_path / "none.npz"), logged.append) is None
-    assert not logged
+def test_a_file_of_features(stored, tmp_path, logged):
+    assert stored(lambda: FEATURES) is FEATURES
+    (name,) = os.listdir(tmp_path)
+    assert_equal(stored(pytest.fail), FEATURES)
+    assert os.listdir(tmp_path) == [name] and not logged
 
 
-def test_damaged_files(a_file, logged):
-    path, features = a_file
-    with open(path, "rb") as file:
-        content = file.read()
+def test_damaged_files(stored, tmp_path, logged):
+    stored(lambda: FEATURES)
+    (path,) = tmp_path.iterdir()
+    content = path.read_bytes()
     broken = [b"", content[:-1], b"no zip file", b"\x93NUMPY" + content]
     np.savez(path, **np.load(path), another=np.zeros(1))
-    with open(path, "rb") as file:
-        broken.append(file.read())
+    broken.append(path.read_bytes())
     # Any bit may turn: of a header, of the directory, of the values.
     for position in range(0, len(content), 13):
         turned = bytearray(content)
         turned[position] ^= 1 << position % 8
         broken.append(bytes(turned))
     for bad in broken:
-        with open(path, "wb") as file:
-            file.write(bad)
-        found = read_features(path, logged.append)
-        if found is not None:
-            # A bit of a timestamp, which is not read.
-            assert_equal(found, features)
-    line = f"{path} cannot be read; its features are built again."
+        path.write_bytes(bad)
+        # A bit of a timestamp is not read.
+        assert_equal(stored(lambda: FEATURES), FEATURES)
+    line = f"{path} cannot be read; what it held is computed again."
     assert set(logged) == {line}
     assert len(logged) > len(broken) / 4
 
@@ -274,9 +278,9 @@ def test_a_cache_that_cannot_be_written(builder, logged, monkeypatch):
     monkeypatch.setattr(feature_building.np, "savez", full)
     assert len(builder.build(EXAMPLES, training=True)) == 3
     (line,) = logged
-    assert "No space left on device; the features are not cached, and" in line
+    assert "No space left on device; the next run computes it again" in line
     assert line.endswith("(--feature_cache).") and "\n" not in line
-    assert cached(builder) == []
+    assert files_of(builder) == []
 
 
 def test_chunks_are_as_the_whole(builder, monkeypatch):

@@ -1,20 +1,15 @@
 """BASELINES: the simple model of each kind of task, one row each."""
 
 import dataclasses
-import hashlib
-import io
-import json
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert_tf.config import FeatureConfig, Log, UserError
-from albert_tf.io import files
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines import linear_tags, linear_texts, similarity
-from albert_tf.tasks.examples import ChoiceExample, WordsExample
+from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.feature_building import cached, examples_digest
 from albert_tf.tasks.kinds.base import Kind, ScoredExamples
 from albert_tf.tasks.kinds.classification import Classification
@@ -56,24 +51,16 @@ def _of_classes(
     return list(np.eye(len(labels))[ids])
 
 
-def _of_labels(
-    examples: Sequence[Any], probabilities: np.ndarray, labels: Sequence[str]
+def _of_rows(
+    examples: Sequence[Any], rows: np.ndarray, labels: Sequence[str]
 ) -> list:
-    return list(probabilities)
+    return list(rows)
 
 
 def _of_numbers(
     examples: Sequence[Any], numbers: np.ndarray, labels: Sequence[str]
 ) -> list:
     return numbers.tolist()
-
-
-def _of_choices(
-    examples: Sequence[ChoiceExample],
-    similarities: np.ndarray,
-    labels: Sequence[str],
-) -> list:
-    return list(similarities)
 
 
 def _of_tags(
@@ -95,7 +82,7 @@ BASELINES: dict[type[Kind], Baseline] = {
         "tfidf_",
         "TF-IDF with a linear model of each label",
         linear_texts.label_probabilities,
-        _of_labels,
+        _of_rows,
         max_examples=100_000,
     ),
     Regression: Baseline(
@@ -123,7 +110,7 @@ BASELINES: dict[type[Kind], Baseline] = {
         "tfidf_",
         "the choice most like its context by TF-IDF",
         similarity.choice_similarities,
-        _of_choices,
+        _of_rows,
         max_examples=20_000,
     ),
 }
@@ -171,19 +158,20 @@ def baseline_scores(
         )
         return baseline.predict(kind, drawn, held_out, labels)
 
-    if cache_dir:
-        head = [
+    found = cached(
+        cache_dir,
+        lambda: [
             _VERSION,
             type(kind).__name__,
             labels,
             examples_digest(train),
             examples_digest(held_out),
-        ]
-        name = hashlib.sha256(json.dumps(head).encode()).hexdigest()[:32]
-        path = os.path.join(cache_dir, f"{name}.npy")
-        found = cached(path, predictions, _read, _write, log)
-    else:
-        found = predictions()
+        ],
+        predictions,
+        arrays_of=lambda array: {"predictions": array},
+        value_of=lambda arrays: arrays["predictions"],
+        log=log,
+    )
     scores = baseline.scores(held_out, found, labels)
     return ScoredExamples(held_out, scores, FeatureConfig(), labels)
 
@@ -195,19 +183,3 @@ def _drawn(examples: Sequence[Any], most: int) -> Sequence[Any]:
     rng = np.random.default_rng(0)
     numbers = np.sort(rng.permutation(len(examples))[:most])
     return [examples[number] for number in numbers]
-
-
-def _write(path: str, predictions: np.ndarray) -> None:
-    with files.replacing(path) as file:
-        np.save(file, predictions, allow_pickle=False)
-
-
-def _read(path: str, log: Log) -> np.ndarray | None:
-    if not files.isfile(path):
-        return None
-    try:
-        with files.open(path) as file:
-            return np.load(io.BytesIO(file.read()), allow_pickle=False)
-    except (*files.ZIP_FAULTS, TypeError):
-        log(f"{path} cannot be read; its predictions are made again.")
-        return None

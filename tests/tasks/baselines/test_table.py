@@ -80,7 +80,7 @@ def test_predictions_are_cached(counted, tmp_path):
     first.write_bytes(b"damaged")
     assert classes() == [1, 0]
     assert (
-        lines[3] == f"{first} cannot be read; its predictions are made again."
+        lines[3] == f"{first} cannot be read; what it held is computed again."
     )
     assert len(counted) == len(lines) - 1 == 4
 

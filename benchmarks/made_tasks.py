@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from data_prep.corpus.forms import corpus_files
-from data_prep.corpus.listing import list_files
+from albert_tf.config import PretrainingDataConfig
 from data_prep.corpus.reading import read_file
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS
+from data_prep.pretraining.sources import list_inputs
 
 
 class Part(NamedTuple):
@@ -55,11 +55,11 @@ def read_parts(path: str, separator: str, skip_header_lines: int) -> list[Part]:
             of Markdown each paragraph is one.
         skip_header_lines: lines at the head of each file to skip.
     """
-    paths = list_files([path])
+    config = PretrainingDataConfig(
+        document_separator=separator, skip_header_lines=skip_header_lines
+    )
     parts = []
-    for file in corpus_files(
-        paths, paths, separator, skip_header_lines=skip_header_lines
-    ):
+    for file in list_inputs([path], [], config):
         documents = [d.paragraphs for d in read_file(file, CorpusReport())]
         if len(documents) == 1:
             documents = [[paragraph] for paragraph in documents[0]]

@@ -11,16 +11,16 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from absl import flags
 
+from albert_tf.config import PretrainingDataConfig
 from bin import command_line
-from data_prep.corpus.forms import corpus_files
-from data_prep.corpus.listing import list_files
 from data_prep.corpus.reading import Document, read_file
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS, SentenceSplitter
+from data_prep.pretraining.sources import list_inputs
 
 FLAGS = flags.FLAGS
 TEXTS = "texts.jsonl"
@@ -65,10 +65,10 @@ def main() -> None:
     print(f"{len(held_out)} questions on {len(documents)} documents.")
 
 
-def _documents(inputs: Iterable[str]) -> list[Document]:
-    paths = list_files(inputs)
-    found = corpus_files(paths, paths, "blank_line")
-    return [d for file in found for d in read_file(file, CorpusReport())]
+def _documents(inputs: Sequence[str]) -> list[Document]:
+    config = PretrainingDataConfig(document_separator="blank_line")
+    files = list_inputs(inputs, [], config)
+    return [d for file in files for d in read_file(file, CorpusReport())]
 
 
 def _questions(

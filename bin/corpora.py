@@ -1,17 +1,14 @@
 """Flags and reading of a corpus of text, for programs on vocabularies."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
 
+from albert_tf.config import PretrainingDataConfig, override
 from bin import command_line
-from data_prep.corpus.forms import corpus_files
-from data_prep.corpus.listing import (
-    describe_left_out,
-    list_files,
-    relative_names,
-)
+from data_prep.corpus.listing import describe_left_out, list_files
 from data_prep.corpus.reading import (
     Document,
     FileSurvey,
@@ -21,12 +18,16 @@ from data_prep.corpus.reading import (
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS
+from data_prep.pretraining.sources import list_inputs
 
 if TYPE_CHECKING:
     from data_prep.passages import Lengths, Passage
 
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()
+# Settings of builds that decide what documents are, and sentences.
+_OF_TEXT = ("skip_header_lines", "text_column")
+_OF_PASSAGES = ("document_separator", "sentence_splitter")
 # The longest passage where no model reads it.
 PASSAGE_WORDS = 128
 
@@ -39,18 +40,7 @@ def define_flags(input_flag: str = "input") -> None:
         "data sets that `datasets` saved: files, directories or globs, "
         "comma-separated.",
     )
-    flags.DEFINE_integer(
-        "skip_header_lines",
-        0,
-        "Header lines of each file to skip.",
-        lower_bound=0,
-    )
-    flags.DEFINE_string(
-        "text_column",
-        "text",
-        "Column of JSON lines, Parquet files and saved data sets that has the "
-        "text.",
-    )
+    command_line.define_settings(PretrainingDataConfig(), only=_OF_TEXT)
     flags.DEFINE_float(
         "max_bad_fraction",
         0.1,
@@ -61,18 +51,7 @@ def define_flags(input_flag: str = "input") -> None:
 
 
 def define_passage_flags() -> None:
-    flags.DEFINE_enum(
-        "document_separator",
-        "auto",
-        ["auto", "file", "blank_line", "line"],
-        "End of a document of plain text, as of bin.build_pretraining_data.",
-    )
-    flags.DEFINE_enum(
-        "sentence_splitter",
-        "punkt",
-        list(SENTENCE_SPLITTERS),
-        "How paragraphs are split into sentences, of which passages consist.",
-    )
+    command_line.define_settings(PretrainingDataConfig(), only=_OF_PASSAGES)
     flags.DEFINE_integer(
         "passage_tokens",
         0,
@@ -92,8 +71,9 @@ def passages(
     """
     from data_prep.passages import passages_of
 
-    surveys, sample = _surveyed(input_flag, FLAGS.document_separator)
-    splitter = SENTENCE_SPLITTERS[FLAGS.sentence_splitter].train(sample.texts())
+    surveys, sample = _surveyed(input_flag)
+    kind = SENTENCE_SPLITTERS[_config().sentence_splitter]
+    splitter = kind.train(sample.texts())
     longest = FLAGS.passage_tokens or longest
     return [
         passage
@@ -109,33 +89,35 @@ def survey() -> list[FileSurvey]:
     Raises:
         UserError: when there are none, or more faults than allowed.
     """
-    return _surveyed("input", "auto")[0]
+    return _surveyed("input")[0]
 
 
-def _surveyed(
-    input_flag: str, separator: str
-) -> tuple[list[FileSurvey], CorpusSample]:
+def _config() -> PretrainingDataConfig:
+    config = PretrainingDataConfig()
+    given = command_line.given_settings(config)
+    # Other flags may have the name of a setting that no text is read by.
+    names = (*_OF_TEXT, *_OF_PASSAGES)
+    return override(config, {n: given[n] for n in names if n in given})
+
+
+def _surveyed(input_flag: str) -> tuple[list[FileSurvey], CorpusSample]:
     """Reads the files of a flag once, reports their faults, and samples them.
 
     Raises:
         UserError: when there are none, or more faults than allowed.
     """
-    left_out: set[str] = set()
-    paths = list_files(FLAGS[input_flag].value, left_out)
+    config, left_out = _config(), set[str]()
+    find_files = functools.partial(list_files, left_out=left_out)
+    files = list_inputs(
+        FLAGS[input_flag].value, [], config, find_files=find_files
+    )
     if left_out:
         command_line.log(f"{describe_left_out(left_out)}.")
-    files = corpus_files(
-        paths,
-        relative_names(paths),
-        separator,
-        skip_header_lines=FLAGS.skip_header_lines,
-        text_column=FLAGS.text_column,
-    )
     surveys, sample = survey_files(files, command_line.progress)
     report = CorpusReport()
     for survey in surveys:
         report.merge(survey.report)
-    report.check(FLAGS.max_bad_fraction, FLAGS.skip_header_lines)
+    report.check(FLAGS.max_bad_fraction, config.skip_header_lines)
     if faults := report.describe_faults():
         print(f"{faults}.")
     return surveys, sample

@@ -147,14 +147,7 @@ def _finished_summary(
     if not os.path.exists(path):
         return None
     summary = read_json(path)
-    theirs = summary.get("settings", {})
-    text = summary.get("input", {})
-    size = text.get("bytes", 0) + _SENTENCE_COST * text.get("sentences", 0)
-    limit = settings["sample_characters"]
-    if size <= limit:
-        # An earlier version had no such limit, and needed none here.
-        theirs = {"sample_characters": limit, **theirs}
-    changes = differences(settings, theirs)
+    changes = differences(settings, summary.get("settings", {}))
     require(
         not changes,
         f"{output_dir} holds a vocabulary with other settings "

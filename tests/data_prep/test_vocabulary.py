@@ -207,17 +207,6 @@ def test_the_sample_is_bounded_in_characters(tmp_path, sentences):
         assert re.search(rf"^\d+ s: {stage}", "\n".join(said), re.M)
 
 
-def test_a_vocabulary_from_before_the_limit_is_finished(finished):
-    path = finished / "vocab_summary.json"
-    summary = json.loads(path.read_text())
-    del summary["settings"]["sample_characters"]
-    path.write_text(json.dumps(summary))
-    train_vocabulary([], finished, vocab_size=200)
-    options = {"vocab_size": 200, "sample_characters": 1000}
-    with pytest.raises(UserError, match="sample_characters: 1000 here"):
-        train_vocabulary([], finished, **options)
-
-
 def test_a_killed_trainer_is_one_line(tmp_path, sentences, monkeypatch):
     killed = "import os; os.kill(os.getpid(), 9)"
     monkeypatch.setattr(vocabulary, "_TRAINER", killed)

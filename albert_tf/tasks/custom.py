@@ -53,7 +53,7 @@ from albert_tf.tasks.kinds.token_classification import (
 )
 from albert_tf.tasks.metrics import scalar
 from albert_tf.tasks.split_files import SplitFiles, training_file
-from albert_tf.tasks.splits import HeldOut, Split
+from albert_tf.tasks.splits import HeldOut
 
 # Makes examples of rows, by roles; labelled or not.
 ExamplesOf = Callable[[Rows, Roles, bool], Sequence[Any]]
@@ -235,7 +235,7 @@ def custom_task(
             return Task(
                 name="custom",
                 kind=form.kind,
-                reader=held_out(reader, form.kind, reading.split),
+                reader=HeldOut(reader, reading.split, form.kind.labelled),
                 metrics=form.metrics,
                 labels=tuple(roles["label"]) if form.names_labels else (),
                 columns=lambda data_dir: columns,
@@ -244,11 +244,6 @@ def custom_task(
                 else "",
             )
     raise UserError(f"{columns_flag(columns)} makes no task: {_ALLOWED}.")
-
-
-def held_out(reader: Any, kind: Kind, split: Split) -> HeldOut:
-    """Returns a reader that holds out dev examples."""
-    return HeldOut(reader, split, kind.labelled)
 
 
 def _read_inferred(
@@ -298,7 +293,7 @@ def _inferred_task(
         name=name,
         kind=kind,
         columns=columns,
-        reader=held_out(reader, kind, reading.split),
+        reader=HeldOut(reader, reading.split, kind.labelled),
         metrics=metrics or {},
     )
 
@@ -345,10 +340,10 @@ def entity_task(reading: Reading = AS_BY_DEFAULT) -> Task:
     return Task(
         name="entities",
         kind=EntityClassification(),
-        reader=held_out(
+        reader=HeldOut(
             SplitFiles(read_file, JSON_EXTENSIONS, advice=f" {TAGS_ADVICE}"),
-            EntityClassification(),
             reading.split,
+            EntityClassification.labelled,
         ),
     )
 

@@ -7,24 +7,13 @@ import collections
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from albert_tf.config import Log, listed, require
-from albert_tf.tasks.base import Reader, Task
+from albert_tf.tasks.base import Task
 
 TRAIN, DEV = "train", "dev"
 DEFAULT_FRACTION = 0.1
-
-
-class SplitFinder(Reader, Protocol):
-    """A reader that knows which splits its files have."""
-
-    @property
-    def extensions(self) -> tuple[str, ...]:
-        """The ends of names of files."""
-
-    def has(self, data_dir: str, split: str) -> bool:
-        """Returns whether there are files of a split."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +49,7 @@ class HeldOut:
     """A reader that holds out dev examples of the training ones.
 
     Folds divide the training examples of any data; else examples are held out
-    where `reader`, a SplitFinder, has no files of dev ones (and, unless
+    where `reader`, of SplitFiles, has no files of dev ones (and, unless
     `dev_fraction` is given, of training ones). Equal texts (paragraphs of
     questions) are on one side, and each label has a text in training. The draw
     is a hash of the texts, so that it depends on nothing else.

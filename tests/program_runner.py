@@ -7,7 +7,7 @@ import sys
 from typing import NamedTuple
 from unittest import mock
 
-from absl import app, flags
+from absl import app, flags, logging
 
 from bin import command_line
 
@@ -44,11 +44,15 @@ def run_program(name, *arguments, stdin="", main=None):
     app.define_help_flags()
     out, err = io.StringIO(), io.StringIO()
     stdin = io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8")))
+    log_handler = logging.get_absl_handler().python_handler
     with (
         mock.patch.object(sys, "argv", [f"{name}.py", *arguments]),
         mock.patch.object(sys, "stdin", stdin),
         # It would make operations deterministic in all tests that follow.
         mock.patch.object(command_line, "load_tensorflow", lambda: None),
+        # uvicorn closes all handlers, and this one its stream unless that is
+        # the error stream.
+        mock.patch.object(log_handler, "stream", err),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         new_flags(),

@@ -40,6 +40,7 @@ from albert_tf.tasks.formats.parquet_parts import parts_in
 from albert_tf.tasks.formats.record import Record
 from albert_tf.tasks.formats.tables import (
     DELIMITERS,
+    MARK,
     SEPARATORS,
     Row,
     own_rows,
@@ -336,6 +337,14 @@ def _table_records(
                 f"expected {len(names)} {SEPARATORS[delimiter]}-separated "
                 f"fields{_OF_R if is_of_r else ''}",
                 f", got {len(row.fields)}: {shown(delimiter.join(row.fields))}",
+            )
+        first, *others = row.fields
+        # Files that begin with the mark may have been joined.
+        again = [first.removeprefix(MARK), *others] == header.fields
+        if again and others:
+            raise RowError(
+                row.location,
+                "the names of the columns again, as where files were joined",
             )
         return Record(dict(zip(names, row.fields, strict=True)), row.location)
 

@@ -339,7 +339,8 @@ def _check_separator(
         if not extension:
             advice = (
                 'convert the file, for example with python -c "import csv, '
-                "sys; csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, "
+                "sys; csv.writer(sys.stdout).writerows(csv.reader(open(0, "
+                "encoding='utf-8-sig', newline=''), "
                 f"delimiter='{other}'))\" < {shlex.quote(path)} > new.csv"
             )
         raise UserError(

@@ -17,13 +17,7 @@ from albert_tf.tasks.formats.rows import (
     ending_of,
     has_columns,
 )
-
-# Names of the files of a split; the first is the one in messages.
-_SPLIT_NAMES = {
-    "train": ("train",),
-    "dev": ("dev", "validation", "valid", "val"),
-    "test": ("test",),
-}
+from albert_tf.tasks.splits import SPLIT_NAMES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +119,7 @@ def _split_paths(
     Their names have letters of any case. Where they are tables, a directory may
     be in place of a file, and the first of several parts stands for all.
     """
-    names = _SPLIT_NAMES.get(split, (split,))
+    names = SPLIT_NAMES.get(split, (split,))
     endings = [e + packed for e in extensions for packed in ("", *SUFFIXES)]
     candidates = [name + ending for name in names for ending in endings]
     are_tables = PARQUET in extensions
@@ -174,7 +168,7 @@ def training_file(path: str, extensions: Sequence[str]) -> str:
     directory, name = os.path.split(path)
     part = FIRST_PART.fullmatch(name)
     split = (part[1] if part else name.partition(".")[0]).lower()
-    if split not in itertools.chain(*_SPLIT_NAMES.values()):
+    if split not in itertools.chain(*SPLIT_NAMES.values()):
         return ""
     found = _split_paths(directory, "train", extensions)
     return found[0] if found else ""

@@ -13,6 +13,12 @@ from albert_tf.config import Log, listed, require
 from albert_tf.tasks.base import Task
 
 TRAIN, DEV = "train", "dev"
+# Names of the files of a split; the first is the one in messages.
+SPLIT_NAMES = {
+    TRAIN: ("train",),
+    DEV: ("dev", "validation", "valid", "val"),
+    "test": ("test",),
+}
 DEFAULT_FRACTION = 0.1
 
 

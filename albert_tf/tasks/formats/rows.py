@@ -1,5 +1,6 @@
 """The rows of users' own files: tables, JSON lines and others."""
 
+import collections
 import dataclasses
 import itertools
 import os
@@ -47,7 +48,7 @@ from albert_tf.tasks.formats.tables import (
     read_lines,
     stored_lines,
 )
-from albert_tf.tasks.splits import WITHOUT_FLAGS, Split
+from albert_tf.tasks.splits import SPLIT_NAMES, WITHOUT_FLAGS, Split
 
 LABEL_COLUMN, LABELS_COLUMN = "label", "labels"
 # The column of predictions that names a text's file.
@@ -297,6 +298,8 @@ def _record_of_file(file: TextFile) -> Record:
 def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:
     """Returns the rows of a file, one good one at least; see `open_rows`.
 
+    Logs a warning where a column has splits, as these are read as one.
+
     Raises:
         UserError: as `open_rows` does, and for a file without such a row.
     """
@@ -305,7 +308,27 @@ def read_rows(path: str, log: Log, reading: Reading = AS_BY_DEFAULT) -> Rows:
     records = bad.apply(opened.record_of, opened.rows)
     found = Rows(opened.head, records, bad, reading, log)
     require(bool(records or found.settled([])), f"{path} has no examples.")
+    for name in found.columns:
+        _report_splits(path, found, name)
     return found
+
+
+def _report_splits(path: str, rows: Rows, name: str) -> None:
+    """Logs a warning if a column has the names of several splits alone."""
+    values = (str(record.values.get(name)).strip() for record in rows.records)
+    splits = {*itertools.chain(*SPLIT_NAMES.values())}
+    counts: dict[str, int] = collections.Counter()
+    for value in values:
+        if value.lower() not in splits:
+            return
+        counts[value] += 1
+    if len(counts) > 1:
+        found = [f"{value} ({count})" for value, count in counts.items()]
+        rows.log(
+            f"WARNING: {path}: the rows of {' and '.join(found)}, as "
+            f"{shown(name)} has them, are read as one; put those of each in a "
+            "file that is called so."
+        )
 
 
 def _table_records(

@@ -104,6 +104,18 @@ def test_files_of_another_form(write, name, content, message):
     assert_error(quiet, write(name, content), message)
 
 
+def test_a_column_of_splits_is_reported(table):
+    logged = []
+    rows = [" train", "validation ", "train"]
+    read_rows(
+        table("text\tsplit", *(f"a\t{row}" for row in rows)), logged.append
+    )
+    (line,) = logged
+    assert "the rows of train (2) and validation (1), as 'split' has" in line
+    quiet(table("text\tsplit", "a\ttrain", "b\ttrain"))
+    quiet(table("text\tsplit", "train\t1", "a test\t2"))
+
+
 def test_a_row_that_is_too_long_does_not_tell_of_r(write):
     for rows in (["1\tx", "y"], ["x", "2\ty"], ["x"] * 120 + ["1\ty"]):
         path = write("t.tsv", "\n".join(["a", *rows]))

@@ -270,6 +270,16 @@ def test_lists_of_words_and_tags(write, tmp_path):
     assert WORD_LISTS.kind.head == "token_classification"
 
 
+def test_lists_of_words_in_a_table_are_json(write, tmp_path):
+    write("train.csv", 'tokens,ner_tags\n"[""a,"", 7]","[""O"", 1]"\n')
+    assert WORD_LISTS.read(str(tmp_path), "train", str) == [
+        WordsExample(("a,", "7"), ("O", "1"))
+    ]
+    write("train.csv", "tokens,ner_tags\n\"['a' 'b']\",[1 0]\n")
+    with pytest.raises(UserError, match="numbers, in JSON, as 'tokens', got"):
+        WORD_LISTS.read(str(tmp_path), "train", str)
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -89,7 +89,7 @@ class Record:
                 found = self.texts(column)
                 if len(columns) == 1 and isinstance(found, str):
                     # A list in a table.
-                    found = _listed_in(found) or found
+                    found = listed_in(found) or found
                 choices += [found] if isinstance(found, str) else found
                 names.append(column)
                 continue
@@ -152,7 +152,7 @@ class Record:
             # What is not known is not "no labels".
             found = None
         elif _LIST.match(texts):
-            found = _listed_in(texts)
+            found = listed_in(texts)
         else:
             found = tuple(texts.split(separator)) if texts.strip() else ()
         labels = [label.strip() for label in found or ()]
@@ -204,7 +204,7 @@ def _labelled_choices(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def _listed_in(text: str) -> tuple[str, ...] | None:
+def listed_in(text: str) -> tuple[str, ...] | None:
     """Returns the strings and numbers of a list in JSON; None for others."""
     with contextlib.suppress(ValueError, RecursionError):
         found = _chosen(json.loads(text, parse_int=str, parse_float=str))

@@ -5,7 +5,7 @@ from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.columns import check_columns
 from albert_tf.tasks.formats.json_values import shown_json
-from albert_tf.tasks.formats.record import Record, Roles
+from albert_tf.tasks.formats.record import Record, Roles, listed_in
 from albert_tf.tasks.formats.rows import Rows
 
 
@@ -40,12 +40,16 @@ def word_list_examples(
 
 
 def words_of(record: Record, name: str) -> tuple[str, ...]:
-    """Returns the words, or tags, in a column; raises RowError for no list."""
-    found = record.texts(name)
-    if isinstance(found, str):
+    """Returns the words, or tags, in a column; raises RowError for no list.
+
+    A list in a table is JSON.
+    """
+    texts = record.texts(name)
+    found = listed_in(texts) if isinstance(texts, str) else texts
+    if found is None:
         raise RowError(
             record.location,
-            f"expected a list of strings or numbers as {shown(name)}",
+            f"expected a list of strings or numbers, in JSON, as {shown(name)}",
             f", got {shown_json(record.values[name])}",
         )
     return found

@@ -304,8 +304,8 @@ class FinetuneSettings(Section):
         "",
         "Weights of classes in the training loss, for classes, tags and "
         "several labels: balanced, the inverse of their frequency; or "
-        "label:weight, comma-separated, where others weigh 1. Empty: all "
-        "weigh 1.",
+        "label:weight, a line of CSV, where others weigh 1: a label with a "
+        "comma is quoted together with its weight. Empty: all weigh 1.",
     )
     double_unordered: bool = setting(
         False,

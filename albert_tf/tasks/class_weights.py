@@ -11,6 +11,10 @@ from albert_tf.config import listed, require, shown
 BALANCED = "balanced"
 # Share of a class from which on the others are easily missed.
 _MOST = 0.8
+_QUOTES = (
+    ". A label with a comma is quoted together with its weight, as in "
+    "--class_weights='\"a, b:2\"'"
+)
 
 
 def class_weights(
@@ -30,12 +34,13 @@ def class_weights(
     if text == BALANCED:
         return balanced(counts)
     found = dict.fromkeys(labels, 1.0)
+    advice = _QUOTES if any("," in label for label in labels) else ""
     for entry in next(csv.reader([text])):
         label, _, number = (part.strip() for part in entry.rpartition(":"))
         require(
             label in found,
             f"class_weights={shown(text)}: expected balanced, or label:weight "
-            f"for some of {listed(labels, 12)}, got {shown(entry)}.",
+            f"for some of {listed(labels, 12)}, got {shown(entry)}{advice}.",
         )
         try:
             found[label] = float(number)

@@ -53,6 +53,11 @@ def test_weights_by_name():
     assert found.tolist() == [0.5, 2, 1]
 
 
+def test_a_name_with_a_comma_needs_quotes():
+    with pytest.raises(UserError, match="got 'c'. A label with a comma is qu"):
+        class_weights("c, d:2", ["c, d", "e"], np.ones(2))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -55,6 +55,7 @@ class SplitFiles:
         if self.extensions == EXTENSIONS:
             names.append("folder of .txt files for each class")
         stored = listed(_shown_names(data_dir), 12)
+        advice = _advice(data_dir, split, self.extensions)
         require(
             bool(found) or not files.isfile(data_dir),
             f"{data_dir} is a file, expected a directory with "
@@ -67,7 +68,7 @@ class SplitFiles:
         require(
             bool(found),
             f"{data_dir} has no {' or '.join(names)}, which the task needs; it "
-            f"holds {stored}.{_advice(stored)}{self.advice}",
+            f"holds {stored}.{advice}{self.advice}",
         )
         if is_whole:
             raise UserError(
@@ -146,11 +147,15 @@ def _shown_names(directory: str) -> list[str]:
     ]
 
 
-def _advice(names: str) -> str:
-    """Returns advice on the archives and workbooks among names, or ""."""
-    if not re.search(r"\.(zip|tar|tgz|7z|xlsx?|ods)\b", names.lower()):
-        return ""
-    return " Unpack archives; save workbooks as CSV."
+def _advice(data_dir: str, split: str, extensions: Sequence[str]) -> str:
+    """Returns where the files of a split are, or advice on others, or ""."""
+    names = _names(data_dir)
+    for path in (os.path.join(data_dir, name) for name in names):
+        if _split_paths(path, split, extensions):
+            return f" --data_dir={path} has one."
+    if re.search(r"\.(zip|tar|tgz|7z|xlsx?|ods)\b", "\n".join(names).lower()):
+        return " Unpack archives; save workbooks as CSV."
+    return ""
 
 
 def _names(directory: str) -> list[str]:

@@ -55,6 +55,16 @@ def test_files_of_other_names(write, tmp_path):
         reader.read(str(tmp_path), "train", print)
 
 
+def test_the_folder_of_a_data_set_of_the_hub_is_named(write, tmp_path):
+    write("README.md", "")
+    (tmp_path / "data").mkdir()
+    write("data/train-00000-of-00001.parquet", "")
+    reader = SplitFiles(lambda path, labelled, log: path)
+    message = f"holds README.md, data/. --data_dir={tmp_path}/data has one."
+    with pytest.raises(UserError, match=message):
+        reader.read(str(tmp_path), "train", print)
+
+
 def test_a_table_beside_folders_of_texts(write, tmp_path):
     """These may be classes, or what came with the table."""
     reader = SplitFiles(lambda path, labelled, log: path)

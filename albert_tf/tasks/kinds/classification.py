@@ -223,15 +223,7 @@ class Classification(TextKind, ClassKind):
 
     def table(self, scored: ScoredExamples) -> Table:
         """Returns precision, recall, F1 and number of examples by label."""
-        from sklearn.metrics import precision_recall_fscore_support
-
-        columns = precision_recall_fscore_support(
-            *self.gold_and_predicted(scored),
-            labels=list(range(len(scored.labels))),
-            zero_division=0.0,
-        )
-        rows = zip(scored.labels, zip(*columns, strict=True), strict=True)
-        return scores_table("label", dict(rows))
+        return labels_table(scored.labels, *self.gold_and_predicted(scored))
 
     def _prediction(
         self, example: Example, scores: np.ndarray, scored: ScoredExamples
@@ -324,6 +316,19 @@ def combined_labels(labels: Collection[str]) -> list[str]:
         if known or (separator == "|" and found):
             return found
     return []
+
+
+def labels_table(
+    labels: Sequence[str], gold: np.ndarray, predicted: np.ndarray
+) -> Table:
+    """Returns the `scores_table` of labels, by their ids."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    columns = precision_recall_fscore_support(
+        gold, predicted, labels=list(range(len(labels))), zero_division=0.0
+    )
+    rows = zip(labels, zip(*columns, strict=True), strict=True)
+    return scores_table("label", dict(rows))
 
 
 def scores_table(name: str, rows: Mapping[str, Sequence[float]]) -> Table:

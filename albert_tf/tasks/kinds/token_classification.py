@@ -24,6 +24,7 @@ from albert_tf.tasks.kinds.base import (
 from albert_tf.tasks.kinds.classification import (
     ClassKind,
     class_error,
+    labels_table,
     scores_table,
     softmax,
 )
@@ -36,12 +37,14 @@ from albert_tf.tasks.metrics.entities import (
     entity_table,
     scores_of_counts,
 )
-from albert_tf.tasks.metrics.scalar import accuracy
+from albert_tf.tasks.metrics.scalar import accuracy, macro_f1
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.text.words import blank_separated, finer_words
 
 # [CLS] and [SEP].
 _SPECIAL_TOKENS = 2
+# Metrics of tags that are not those of entities.
+_OF_TAGS = {"accuracy": accuracy, "macro_f1": macro_f1}
 
 
 class TokenClassification(ClassKind):
@@ -239,15 +242,21 @@ class TokenClassification(ClassKind):
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
-        """Returns those of entities, or accuracy for other tags."""
+        """Returns those of entities, or of other tags."""
         if are_entity_tags(set(labels)):
             return ("f1", "precision", "recall", "accuracy")
-        return ("accuracy",)
+        return tuple(_OF_TAGS)
 
     def compute_metrics(
         self, scored: ScoredExamples, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
-        """Returns `entity_scores`, and `majority_class_accuracy`."""
+        """Returns the metrics, and those of a majority-class baseline.
+
+        Those are `entity_scores` and `majority_class_accuracy`, or of other
+        tags accuracy and macro F1.
+        """
+        if not are_entity_tags(set(scored.labels)):
+            return super().compute_metrics(scored, _OF_TAGS)
         scores = entity_scores(*_gold_and_predicted(scored))
         return scores | super().compute_metrics(scored, {"accuracy": accuracy})
 
@@ -263,6 +272,8 @@ class TokenClassification(ClassKind):
             ]
             counts = np.array([(sum(row), len(row)) for row in right])
             return lambda rows: float(np.divide(*counts[rows].sum(axis=0)))
+        if name == "macro_f1":
+            return _sampled_macro_f1(gold, predicted, scored.labels)
         counts = entity_counts(gold, predicted)
         return lambda rows: scores_of_counts(*counts[rows].sum(axis=0))[name]
 
@@ -289,10 +300,10 @@ class TokenClassification(ClassKind):
             fields["entities"] = _entities(example, predicted, probabilities)
         return Prediction(fields, example.location, error)
 
-    def table(self, scored: ScoredExamples) -> Table | None:
-        """Returns precision, recall and F1 of each entity type."""
+    def table(self, scored: ScoredExamples) -> Table:
+        """Returns precision, recall and F1 of each entity type, or tag."""
         if not are_entity_tags(set(scored.labels)):
-            return None
+            return labels_table(scored.labels, *self.gold_and_predicted(scored))
         table = entity_table(*_gold_and_predicted(scored))
         rows = {kind: list(row.values()) for kind, row in table.items()}
         return scores_table("entity", rows)
@@ -372,6 +383,25 @@ def _entities(
 
 def _likeliest(scores: np.ndarray, scored: ScoredExamples) -> list[str]:
     return [scored.labels[number] for number in scores.argmax(axis=-1)]
+
+
+def _sampled_macro_f1(
+    gold: Tags, predicted: Tags, labels: Sequence[str]
+) -> SampledMetric:
+    """Returns the mean F1 of the tags that occur in sentences."""
+    ids = {label: number for number, label in enumerate(labels)}
+    # By sentence and tag: right, predicted or gold.
+    counts = np.zeros((len(gold), len(labels), 2), np.int64)
+    for number, tags in enumerate(zip(gold, predicted, strict=True)):
+        for right, given in zip(*tags, strict=True):
+            counts[number, ids[right]] += (right == given, 1)
+            counts[number, ids[given], 1] += 1
+
+    def mean(rows: np.ndarray) -> float:
+        right, both = counts[rows].sum(axis=0).T
+        return float(np.mean(2 * right[both > 0] / both[both > 0]))
+
+    return mean
 
 
 def _gold_and_predicted(scored: ScoredExamples) -> tuple[Tags, Tags]:

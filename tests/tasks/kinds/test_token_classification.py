@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import f1_score
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import WordsExample
@@ -165,7 +166,29 @@ def test_metrics():
 def test_metric_names():
     names = ("f1", "precision", "recall", "accuracy")
     assert KIND.metric_names({}, LABELS) == names
-    assert KIND.metric_names({}, ["DT", "NN", "O"]) == ("accuracy",)
+    names = ("accuracy", "macro_f1")
+    assert KIND.metric_names({}, ["DT", "NN", "O"]) == names
+
+
+def test_metrics_of_tags_without_entities_are_scikit_learns():
+    """Most words may have one tag, of which accuracy is nearly the share."""
+    rng, labels = np.random.default_rng(7), ["DT", "NN", "O", "VB"]
+    rows = [rng.integers(3, size=(2, n)) for n in (3, 1, 8)]
+    examples = [
+        WordsExample(("a",) * len(gold), tuple(labels[n] for n in gold))
+        for gold, _ in rows
+    ]
+    scores = [np.eye(4, dtype=np.float32)[given] for _, given in rows]
+    scored = ScoredExamples(examples, scores, FeatureConfig(), labels)
+    expected = f1_score(*np.concatenate(rows, axis=1), average="macro")
+    assert KIND.compute_metrics(scored, {})["macro_f1"] == expected
+    sampled = KIND.sampled_metric(scored, {}, "macro_f1")
+    assert sampled(np.arange(3)) == pytest.approx(expected)
+    gold, given = np.concatenate([rows[2], rows[0], rows[2]], axis=1)
+    expected = f1_score(gold, given, average="macro")
+    assert sampled(np.array([2, 0, 2])) == pytest.approx(expected)
+    assert [row[0] for row in KIND.table(scored).rows] == labels
+    assert KIND.table(scored).rows[3][1:] == ["0.0000"] * 3 + ["0"]
 
 
 def test_classes_are_tags():

@@ -33,14 +33,18 @@ def class_weights(
     """
     if text == BALANCED:
         return balanced(counts)
-    found = dict.fromkeys(labels, 1.0)
+    found: dict[str, float] = {}
     advice = _QUOTES if any("," in label for label in labels) else ""
     for entry in next(csv.reader([text])):
         label, _, number = (part.strip() for part in entry.rpartition(":"))
         require(
-            label in found,
+            label in labels,
             f"class_weights={shown(text)}: expected balanced, or label:weight "
             f"for some of {listed(labels, 12)}, got {shown(entry)}{advice}.",
+        )
+        require(
+            label not in found,
+            f"class_weights={shown(text)} names {shown(label)} twice.",
         )
         try:
             found[label] = float(number)
@@ -51,7 +55,7 @@ def class_weights(
             f"class_weights: expected a number above 0 for {shown(label)}, got "
             f"{shown(number)}.",
         )
-    return np.array(list(found.values()))
+    return np.array([found.get(label, 1.0) for label in labels])
 
 
 def balanced(counts: np.ndarray) -> np.ndarray:

@@ -61,6 +61,7 @@ def test_a_name_with_a_comma_needs_quotes():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("sea:2,air:1,sea:3", "'sea:2,air:1,sea:3' names 'sea' twice."),
         (
             "Balanced",
             "expected balanced, or label:weight for some of air, land",

@@ -115,14 +115,15 @@ def product(inputs: Tensor, weight: Tensor) -> Tensor:
     @tf.custom_gradient
     def matmul(inputs: tf.Tensor, weight: tf.Tensor) -> tuple:
         def gradients(gradient: tf.Tensor) -> tuple:
-            of_weight = tf.matmul(inputs, gradient, transpose_a=True)
-            # Otherwise the weight is transposed at the start, and kept; and a
-            # single thread goes on to earlier layers first, and keeps both
-            # factors of this product.
-            with tf.control_dependencies([of_weight]):
+            # Otherwise the weight is transposed at the start, and kept.
+            with tf.control_dependencies([gradient]):
                 # Compiled: TensorFlow's graph optimizer would undo it.
                 transposed = compiled(tf.transpose)(weight)
-            return tf.matmul(gradient, transposed), of_weight
+            of_weight = tf.matmul(inputs, gradient, transpose_a=True)
+            # Otherwise a single thread goes on to earlier layers first, and
+            # keeps both factors of this product.
+            with tf.control_dependencies([of_weight]):
+                return tf.matmul(gradient, transposed), of_weight
 
         return tf.matmul(inputs, weight), gradients
 

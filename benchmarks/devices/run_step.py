@@ -181,13 +181,8 @@ def run(program: Program, repeats: int) -> dict[str, Any]:
     return found
 
 
-def compile_for_tpu(program: Program, topology: str) -> dict[str, Any]:
-    """Returns the report of a step on TPUs, such as `v5e:2x2`.
-
-    As many chips as there are replicas take part. `fits` says whether a chip's
-    memory holds the step; otherwise there are `memory_bytes` and
-    `capacity_bytes` alone, as the compiler reports them.
-    """
+def tpu_devices(topology: str) -> Sequence[Any]:
+    """Returns the chips of a topology, which this machine need not have."""
     os.environ.update(
         JAX_PLATFORMS="cpu",
         # Nothing is asked of a cloud's metadata server.
@@ -197,9 +192,19 @@ def compile_for_tpu(program: Program, topology: str) -> dict[str, Any]:
     )
     from jax.experimental import topologies
 
-    devices = topologies.get_topology_desc(
+    return topologies.get_topology_desc(
         platform="tpu", topology_name=topology
     ).devices
+
+
+def compile_for_tpu(program: Program, topology: str) -> dict[str, Any]:
+    """Returns the report of a step on TPUs, such as `v5e:2x2`.
+
+    As many chips as there are replicas take part. `fits` says whether a chip's
+    memory holds the step; otherwise there are `memory_bytes` and
+    `capacity_bytes` alone, as the compiler reports them.
+    """
+    devices = tpu_devices(topology)
     begin = time.perf_counter()
     try:
         executable = compiled(

@@ -106,3 +106,13 @@ def test_chunks_of_attention_take_less_memory():
     assert (whole["form"], chunks["form"]) == ("with_weights", "plain")
     assert chunks["temporary_bytes"] < whole["temporary_bytes"]
     assert whole["seconds"] > 0 and chunks["seconds"] > 0
+
+
+def test_a_tpus_compiler_takes_attention_alone():
+    flags = ["--lengths=512", "--num_tokens=512", "--num_heads=2"]
+    plain, pallas = lines_of(
+        "run_attention", *flags, "--forms=plain,pallas", "--chip=v5e"
+    )
+    assert plain["memory_bytes"] > 0 and "seconds" not in plain
+    # What a kernel computes is not counted.
+    assert 0 < pallas["flops"] < plain["flops"]

@@ -65,7 +65,10 @@ def read_questions(path: str, labelled: bool, log: Log) -> list[Question]:
             location=record.location,
         )
 
-    return distinct(rows.settled(rows.apply(question)), path)
+    questions = rows.apply(question)
+    # No flag skips bad questions.
+    rows.bad.refuse(len(questions))
+    return distinct(questions, path)
 
 
 def _has_rows(path: str) -> bool:

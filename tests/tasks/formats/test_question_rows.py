@@ -106,6 +106,14 @@ def test_bad_rows(write, tmp_path, changes, message):
         SQUAD.read(str(tmp_path), "dev", str)
 
 
+def test_no_flag_skips_a_bad_row(write, tmp_path):
+    rows = [row(), row("b", context=" ", answers=NONE)]
+    path = write("dev.jsonl", "\n".join(map(json.dumps, rows)))
+    with pytest.raises(UserError) as caught:
+        SQUAD.read(str(tmp_path), "dev", str)
+    assert str(caught.value) == f"{path}:2: the context is empty."
+
+
 def test_ids_are_distinct(write, tmp_path):
     write("dev.jsonl", "\n".join(map(json.dumps, [row(), row()])))
     with pytest.raises(UserError, match="dev.jsonl:2: duplicate id; expected"):

@@ -316,8 +316,8 @@ def test_lists_of_words(tmp_path, columns):
     assert words.words == ("In", "New York")
     assert [words.text[a:b] for a, b in words.spans] == ["In", "New York"]
     assert [item.error for item in found[1:]] == [
-        "a.jsonl, line 2: expected a list of strings or numbers as 'tokens', "
-        'got "Mia".',
+        "a.jsonl, line 2: expected a list of strings or numbers, in JSON, as "
+        "'tokens', got \"Mia\".",
         'a.jsonl, line 3: expected words with a character in them, got " ".',
         "a.jsonl, line 4: the text is empty.",
     ]

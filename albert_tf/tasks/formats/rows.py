@@ -363,8 +363,8 @@ def _table_records(
             )
         first, *others = row.fields
         # Files that begin with the mark may have been joined.
-        again = [first.removeprefix(MARK), *others] == header.fields
-        if again and others:
+        fields = [first.removeprefix(MARK), *others]
+        if others and fields == header.fields:
             raise RowError(
                 row.location,
                 "the names of the columns again, as where files were joined",

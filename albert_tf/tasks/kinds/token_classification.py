@@ -393,9 +393,9 @@ def _sampled_macro_f1(
     # By sentence and tag: right, predicted or gold.
     counts = np.zeros((len(gold), len(labels), 2), np.int64)
     for number, tags in enumerate(zip(gold, predicted, strict=True)):
-        for right, given in zip(*tags, strict=True):
-            counts[number, ids[right]] += (right == given, 1)
-            counts[number, ids[given], 1] += 1
+        for right, likeliest in zip(*tags, strict=True):
+            counts[number, ids[right]] += (right == likeliest, 1)
+            counts[number, ids[likeliest], 1] += 1
 
     def mean(rows: np.ndarray) -> float:
         right, both = counts[rows].sum(axis=0).T

@@ -50,9 +50,9 @@ def run_program(name, *arguments, stdin="", main=None):
         mock.patch.object(sys, "stdin", stdin),
         # It would make operations deterministic in all tests that follow.
         mock.patch.object(command_line, "load_tensorflow", lambda: None),
-        # uvicorn closes all handlers, and this one its stream unless that is
-        # the error stream.
-        mock.patch.object(log_handler, "stream", err),
+        # uvicorn closes all handlers, and this one its stream, which is that
+        # of the tests.
+        mock.patch.object(log_handler, "close"),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         new_flags(),

@@ -66,6 +66,7 @@ def test_the_first_failure_is_the_exit_status(cluster, end, status):
     )
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_end_is_killed(cluster):
     script = (
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -79,6 +80,7 @@ def test_a_worker_that_does_not_end_is_killed(cluster):
     assert time.monotonic() - begin < 30
 
 
+@pytest.mark.slow
 def test_a_signal_reaches_every_worker_and_all_may_save(cluster, tmp_path):
     status, out, _ = cluster(
         f"ready = {str(tmp_path / 'ready')!r}\n"

@@ -53,6 +53,7 @@ def test_every_worker_knows_the_same_cluster_and_is_shown(cluster):
     assert len(set(workers)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "status"),
     [("sys.exit(75)", 75), ("os.kill(os.getpid(), signal.SIGKILL)", 137)],

@@ -108,6 +108,7 @@ def test_every_sharing_mode_there_and_back(saved, shape):
         same_model(source, back, "config.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "head"), [(f, head) for f in HEADS_OF for head in HEADS_OF[f]]
 )

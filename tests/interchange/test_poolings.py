@@ -49,6 +49,7 @@ def names_in(directory):
     return set(load_file(pathlib.Path(directory, WEIGHTS)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", OWN)
 @pytest.mark.parametrize("head", HEADS)
 def test_a_directory_there_and_back(saved, head, pooling):

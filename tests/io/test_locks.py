@@ -170,6 +170,7 @@ def renewed(path, before):
     pytest.fail("not renewed")
 
 
+@pytest.mark.slow
 def test_a_job_that_died_elsewhere_is_taken_over(anywhere, quick):
     files.makedirs(anywhere)
     write_foreign_lock(f"{anywhere}/lock", 3)

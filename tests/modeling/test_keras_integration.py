@@ -78,6 +78,7 @@ def test_a_layers_configuration_makes_it_again(name):
         assert part.compute_dtype == "bfloat16", part
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "policy"),
     [

@@ -190,6 +190,7 @@ def test_half_precision_is_near(policy, pooling):
     assert errors.max() < bound * np.abs(expected).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", OWN)
 @pytest.mark.parametrize("head", ONE_LABEL)
 def test_padding_changes_nothing(head, pooling):

@@ -112,6 +112,7 @@ def test_heads_losses_and_metrics(name):
         assert evaluated(model, inputs, by_label) == approx
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LABELLED)
 def test_losses_of_the_users_own_with_weights(name):
     """A mean over the labels, as Keras weighs: not over the weights."""
@@ -362,6 +363,7 @@ def test_an_epochs_loss_is_that_of_any_batch_size(classified, run, batch_size):
     assert plain == pytest.approx(found.mean(), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [
@@ -470,6 +472,7 @@ def test_each_heads_mean_is_over_its_own_weights(name):
 CLASS_WEIGHT = {1: 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [
@@ -602,6 +605,7 @@ def one_hot(y):
     return np.eye(LABELS, dtype="float32")[y]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "metric", "text"),
     [

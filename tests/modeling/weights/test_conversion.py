@@ -68,6 +68,7 @@ def refines(fine, coarse):
     return len(set(zip(fine, coarse, strict=True))) == len(set(fine))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", SHAPES)
 def test_every_mode_becomes_every_other(old):
     settings, letters = SHAPES[old]

@@ -27,6 +27,7 @@ from albert_tf.tasks.catalog import TASKS
 from bin import command_line
 from bin.command_line import format_table
 from data_prep.corpus.listing import list_files
+from experiments.domain_words import check_domain_words
 from experiments.estimate import HARDWARE, hours_of, pretraining_flops
 from experiments.ledger import DIVERGED, SKIPPED, Ledger
 from experiments.plan import Planner, TaskData, Text, normalized
@@ -37,6 +38,7 @@ from experiments.scales import SCALES
 from experiments.tables import TABLES
 from experiments.units import (
     KINDS,
+    OUTPUT,
     Unit,
     in_order,
     pretraining_config,
@@ -218,9 +220,29 @@ def _run(
     if any(ledger.entry(unit) is None for unit in in_order(units)):
         _check_paths()
     try:
+        _check_domain(units, ledger)
         run_units(units, ledger, FLAGS.processes, _log)
     except UnitError as error:
         sys.exit(error.status)
+
+
+def _check_domain(units: Sequence[Unit], ledger: Ledger) -> None:
+    """Trains the vocabularies, and checks what is to extend one of them.
+
+    The extension itself follows hours of pretraining.
+    """
+    ordered = in_order(units)
+    for unit in ordered:
+        if unit.kind == "extension" and ledger.entry(unit) is None:
+            vocabularies = [u for u in ordered if u.kind == "vocabulary"]
+            run_units(vocabularies, ledger, FLAGS.processes, _log)
+            model = unit.needs["pretraining"]
+            own = model.needs["shards"].needs["vocabulary"]
+            if ledger.has_output(own):
+                directory = os.path.join(ledger.unit_directory(own), OUTPUT)
+                check_domain_words(unit, directory)
+            # Other seeds have the same text and vocabulary.
+            return
 
 
 def _log(line: str) -> None:

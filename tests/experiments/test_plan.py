@@ -13,6 +13,7 @@ from albert_tf.config import (
     to_dict,
 )
 from albert_tf.modeling.accounting import PAPER_TABLES, training_flops
+from experiments.domain_words import check_domain_words
 from experiments.estimate import hours_of, pretraining_flops
 from experiments.plan import Planner, TaskData, Text
 from experiments.scales import SCALES
@@ -327,6 +328,22 @@ def test_models_read_held_out_text_with_their_own_vocabulary():
     )
     assert first["shards"].name == second["shards"].name
     assert first["init_from"].name != second["init_from"].name
+
+
+def test_a_domain_without_enough_new_words_is_refused(tiny_tokenizer, tmp_path):
+    tokenizer_dir, text = tmp_path / "vocabulary", tmp_path / "domain.txt"
+    tiny_tokenizer.save(str(tokenizer_dir))
+    text.write_text("Xyzzyq qwoplz xyzzyq. " * 3 + "Once: vwxkjz.")
+    settings = {"input": str(text), "skip_header_lines": 0}
+
+    def check(number):
+        unit = Unit("extension", {**settings, "num_new_tokens": number})
+        check_domain_words(unit, str(tokenizer_dir))
+
+    check(2)
+    message = f"--domain_input={text}: expected 3 words .*, got 2; give more"
+    with pytest.raises(UserError, match=message):
+        check(3)
 
 
 def test_commands_name_the_model_to_begin_with():

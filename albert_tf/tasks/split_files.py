@@ -148,7 +148,7 @@ def _shown_names(directory: str) -> list[str]:
 
 
 def _advice(data_dir: str, split: str, extensions: Sequence[str]) -> str:
-    """Returns where the files of a split are, or advice on others, or ""."""
+    """Returns advice on the missing files of a split, empty without any."""
     names = _names(data_dir)
     for path in (os.path.join(data_dir, name) for name in names):
         if _split_paths(path, split, extensions):

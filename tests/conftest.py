@@ -24,6 +24,11 @@ def pytest_configure(config):
         tf.config.list_physical_devices("CPU")[0],
         [tf.config.LogicalDeviceConfiguration()] * 2,
     )
+    # Graphs run as they are traced: to optimize them takes longer than to run
+    # them. What programs do in processes of their own has it.
+    tf.config.optimizer.set_experimental_options(
+        {"disable_meta_optimizer": True}
+    )
     config.pluginmanager.import_plugin("training_fixtures")
     config.pluginmanager.import_plugin("hub_server")
 

@@ -125,15 +125,12 @@ def finished(small_config, shards_dir, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def unoptimized_graphs():
-    """TensorFlow runs graphs as they are traced.
-
-    To optimize them takes a quarter of the time of tests that trace much.
-    """
+def optimized_graphs():
+    """TensorFlow optimizes graphs, as it does but in tests."""
     options = tf.config.optimizer
-    options.set_experimental_options({"disable_meta_optimizer": True})
-    yield
     options.set_experimental_options({"disable_meta_optimizer": False})
+    yield
+    options.set_experimental_options({"disable_meta_optimizer": True})
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Reports what a training step takes on TPUs, by their compiler, without one.
+"""Reports what a training step takes on a TPU or GPU, without having one.
 
 python -m benchmarks.devices.report --preset=base --batch_size=64 \\
     --max_seq_length=512 --precision=bfloat16 --chips=v5e,v6e
@@ -6,11 +6,14 @@ python -m benchmarks.devices.report --preset=xxlarge --batch_size=8 \\
     --max_seq_length=512 --precision=bfloat16 --remat=full --largest_batch
 python -m benchmarks.devices.report --preset=base --batch_size=64 \\
     --precision=bfloat16 --chips=v5e --num_chips=8
+python -m benchmarks.devices.report --preset=large --batch_size=32 \\
+    --max_seq_length=512 --precision=bfloat16 --attention=cudnn --chips=h100
 
-TensorFlow writes the step as StableHLO on this machine's CPU; libtpu compiles
-it for the chip (pip install -r requirements-devices.txt). The time is a bound:
-the longer of the arithmetic at the chip's peak and of the memory's traffic at
-its bandwidth, as the compiler counts them.
+TensorFlow writes the step as StableHLO on this machine's CPU. The chip's
+compiler takes it, libtpu or XLA's for GPUs (requirements-devices.txt names
+what to install). The time is a bound: the longer of the arithmetic at the
+chip's peak and of the memory's traffic at its bandwidth, as the compiler counts
+them.
 
 With --program_dir the program is written there, for `run_step.py` on a machine
 with a GPU or a TPU, and nothing is compiled.
@@ -37,6 +40,7 @@ from benchmarks import workload
 from benchmarks.devices.chips import (
     CHIPS,
     all_reduce_seconds,
+    gpu_description,
     step_seconds,
 )
 from benchmarks.harness import in_fresh_process
@@ -50,6 +54,8 @@ Row = dict[str, Any]
 _GIB = 2**30
 # Compilers pad rows to this.
 BATCH_UNIT = 8
+# The compiler of GPUs, for either version of CUDA.
+_CUDA_PACKAGES = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 _RUN_STEP = os.path.join(os.path.dirname(__file__), "run_step.py")
 
 
@@ -96,7 +102,8 @@ def main() -> None:
         return
     for name in FLAGS.chips:
         lookup(CHIPS, name, "chips")
-    _require_compilers()
+    for name in FLAGS.chips:
+        _require_compiler(name)
     rows: list[Row] = []
 
     def measured(name: str, batch_size: int) -> Row:
@@ -118,12 +125,15 @@ def main() -> None:
     print(f"The results are in {FLAGS.output}.")
 
 
-def _require_compilers() -> None:
-    missing = [n for n in ("jax", "libtpu") if not importlib.util.find_spec(n)]
+def _require_compiler(name: str) -> None:
+    """Raises UserError where a chip's compiler is not installed."""
+    packages, install = ("libtpu",), "-r requirements-devices.txt"
+    if CHIPS[name].gpu:
+        packages, install = _CUDA_PACKAGES, "'jax[cuda12]>=0.10,<0.11'"
     require(
-        not missing,
-        f"A device report needs {' and '.join(missing)}, not installed here: "
-        "pip install -r requirements-devices.txt.",
+        any(map(importlib.util.find_spec, packages)),
+        f"--chips={name} needs jax and {' or '.join(packages)}, not installed "
+        f"here: pip install {install}.",
     )
 
 
@@ -153,10 +163,15 @@ def _row(work: Workload, name: str) -> Row:
     chip, number = CHIPS[name], int(FLAGS.num_chips)
     with tempfile.TemporaryDirectory(prefix="step-") as directory:
         _write(work, directory, number, False)
-        topology = f"{name}:{chip.topologies[number]}"
+        if chip.gpu:
+            target = f"--gpu={os.path.join(directory, 'gpu.txtpb')}"
+            with open(target.partition("=")[2], "w") as file:
+                file.write(gpu_description(chip))
+        else:
+            target = f"--tpu={name}:{chip.topologies[number]}"
         # A process of its own: libtpu serves one, and writes to its streams.
         done = subprocess.run(
-            [sys.executable, _RUN_STEP, directory, f"--tpu={topology}"],
+            [sys.executable, _RUN_STEP, directory, target],
             capture_output=True,
             text=True,
         )
@@ -178,7 +193,9 @@ def _row(work: Workload, name: str) -> Row:
         "capacity_bytes": chip.capacity,
         **found,
     }
-    if not found["fits"]:
+    # The compiler of GPUs refuses no program.
+    row["fits"] &= row["memory_bytes"] <= row["capacity_bytes"]
+    if not row["fits"]:
         return row
     row["bound_seconds"] = step_seconds(
         chip, found["flops"], found["bytes_accessed"]

@@ -10,9 +10,9 @@ dropout, for sequences of each length without padding. `plain` has chunks of 512
 queries beyond 512 tokens, `with_weights` all weights at once. This repository,
 `jax` and `keras` are needed, no TensorFlow. Prints a line of JSON for each.
 
-With --chip nothing runs: `libtpu` compiles for a TPU, without one, and counts
+With --chip nothing runs: the compiler of a TPU or GPU, without one, counts
 memory, arithmetic and the memory's traffic, but none of the last two within
-Pallas' kernels.
+the kernels of Pallas and cuDNN.
 """
 
 import json
@@ -23,8 +23,8 @@ from typing import Any
 from absl import flags
 
 from albert_tf.modeling.attention import FORMS, mask_to_logits
-from benchmarks.devices.chips import CHIPS
-from benchmarks.devices.run_step import report, tpu_devices
+from benchmarks.devices.chips import CHIPS, gpu_description
+from benchmarks.devices.run_step import gpu_devices, report, tpu_devices
 from bin import command_line
 
 FLAGS = flags.FLAGS
@@ -41,7 +41,7 @@ def define_flags() -> None:
     flags.DEFINE_string("dtype", "bfloat16", "Of the states.")
     flags.DEFINE_integer("repeats", 20, "Calls to time.", lower_bound=1)
     flags.DEFINE_enum(
-        "chip", None, list(CHIPS), "Compile for this TPU, and run nothing."
+        "chip", None, list(CHIPS), "Compile for this chip, and run nothing."
     )
 
 
@@ -99,7 +99,9 @@ def main() -> None:
     import jax
 
     chip = FLAGS.chip
-    if chip:
+    if chip and CHIPS[chip].gpu:
+        device = gpu_devices(gpu_description(CHIPS[chip]))[0]
+    elif chip:
         device = tpu_devices(f"{chip}:{CHIPS[chip].topologies[1]}")[0]
     else:
         device = jax.devices()[0]

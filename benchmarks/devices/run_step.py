@@ -2,12 +2,14 @@
 
 python run_step.py STEP --repeats=20
 python run_step.py STEP --tpu=v5e:2x2
+python run_step.py STEP --gpu=h100.txtpb
 
 This file alone, `jax`, and the directory STEP that `benchmarks.devices.report
 --program_dir` writes are needed. The first command compiles the step for JAX's
 first device (a GPU, a TPU, this CPU), compares its scalars with TensorFlow's
-where the directory has them, and times it. The second compiles it for a TPU
-without one (`libtpu`). Both print one line of JSON.
+where the directory has them, and times it. The others compile it for a TPU
+without one (`libtpu`), or for a GPU (`jax[cuda12]`, and XLA's
+GpuTargetConfigProto of it as text). All print one line of JSON.
 """
 
 import argparse
@@ -118,8 +120,7 @@ def compiled(program: Program, devices: Sequence[Any]) -> Any:
 def report(executable: Any) -> dict[str, float]:
     """Returns the bytes in memory and the work of a step on one device."""
     memory = executable.get_compiled_memory_stats()
-    costs = executable.cost_analysis()
-    costs = costs[0] if isinstance(costs, list) else costs
+    costs = _costs(executable)
     # Results that replace an argument take no memory of their own.
     results = memory.output_size_in_bytes - memory.alias_size_in_bytes
     return {
@@ -130,6 +131,22 @@ def report(executable: Any) -> dict[str, float]:
         "flops": costs.get("flops", 0.0),
         "bytes_accessed": costs.get("bytes accessed", 0.0),
     }
+
+
+def _costs(executable: Any) -> dict[str, float]:
+    """Returns the compiler's counts, which custom kernels are not part of."""
+    import jax
+
+    try:
+        costs = executable.cost_analysis()
+        return costs[0] if isinstance(costs, list) else costs
+    except jax.errors.JaxRuntimeError:
+        # The GPU's compiler has none where there is no GPU. Its program has.
+        from jaxlib import _jax
+
+        (module,) = executable.hlo_modules()
+        host = jax.devices("cpu")[0].client
+        return _jax.hlo_module_cost_analysis(host, module)
 
 
 def run(program: Program, repeats: int) -> dict[str, Any]:
@@ -184,32 +201,50 @@ def run(program: Program, repeats: int) -> dict[str, Any]:
 def tpu_devices(topology: str) -> Sequence[Any]:
     """Returns the chips of a topology, which this machine need not have."""
     os.environ.update(
-        JAX_PLATFORMS="cpu",
         # Nothing is asked of a cloud's metadata server.
         TPU_SKIP_MDS_QUERY="1",
         # Others may compile too: no device is taken.
         ALLOW_MULTIPLE_LIBTPU_LOAD="1",
     )
+    return _topology("tpu", topology)
+
+
+def gpu_devices(description: str, number: int = 1) -> Sequence[Any]:
+    """Returns GPUs of one machine, which this machine need not have.
+
+    `description` is XLA's GpuTargetConfigProto as text.
+    """
+    # No device is taken, on which kernels could be tried out.
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_autotune_level=0"
+    return _topology(
+        "cuda", "gpu", target_config=description, topology=f"1x1x{number}"
+    )
+
+
+def _topology(platform: str, name: str, **options: str) -> Sequence[Any]:
+    import jax
     from jax.experimental import topologies
 
+    # Otherwise JAX looks for devices of the platform.
+    jax.config.update("jax_platforms", "cpu")
     return topologies.get_topology_desc(
-        platform="tpu", topology_name=topology
+        platform=platform, topology_name=name, **options
     ).devices
 
 
-def compile_for_tpu(program: Program, topology: str) -> dict[str, Any]:
-    """Returns the report of a step on TPUs, such as `v5e:2x2`.
+def compile_for(program: Program, devices: Sequence[Any]) -> dict[str, Any]:
+    """Returns the report of a step on devices that compile only.
 
-    As many chips as there are replicas take part. `fits` says whether a chip's
-    memory holds the step; otherwise there are `memory_bytes` and
+    As many as there are replicas take part. `fits` is False where a TPU's
+    memory does not hold the step; then there are `memory_bytes` and
     `capacity_bytes` alone, as the compiler reports them.
     """
-    devices = tpu_devices(topology)
+    devices = devices[: program.description["num_replicas"]]
     begin = time.perf_counter()
     try:
-        executable = compiled(
-            program, devices[: program.description["num_replicas"]]
-        )
+        executable = compiled(program, devices)
     except Exception as error:
         # JAX has one class for all that a compiler reports.
         sizes = needed_and_available(str(error))
@@ -250,6 +285,7 @@ def main() -> None:
     )
     parser.add_argument("step", help="Directory of the program.")
     parser.add_argument("--tpu", help="Topology to compile for: v5e:2x2.")
+    parser.add_argument("--gpu", help="File that describes a GPU to XLA.")
     parser.add_argument("--repeats", type=int, default=20)
     arguments = parser.parse_args()
     import jax
@@ -258,7 +294,12 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     program = Program(arguments.step)
     if arguments.tpu:
-        found = compile_for_tpu(program, arguments.tpu)
+        found = compile_for(program, tpu_devices(arguments.tpu))
+    elif arguments.gpu:
+        with open(arguments.gpu) as file:
+            description = file.read()
+        replicas = program.description["num_replicas"]
+        found = compile_for(program, gpu_devices(description, replicas))
     else:
         found = run(program, arguments.repeats)
     print(json.dumps(found))

@@ -1,6 +1,7 @@
 """The step as a program for other devices, and the report of what it takes."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -160,7 +161,10 @@ def test_a_larger_batch_may_take_no_more_memory():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--chips=v5e,v9"], "chips='v9' is not one of v4, v5e, v5p, v6e"),
+        (
+            ["--chips=v5e,v9"],
+            "chips='v9' is not one of v4, v5e, v5p, v6e, a100, l4",
+        ),
         (
             ["--preset=tiny", "--max_seq_length=256"],
             "--max_seq_length=256 is more than the 128 tokens that "
@@ -173,11 +177,17 @@ def test_mistakes_are_reported_in_one_line(flags, message):
     assert error.startswith(f"report: {message}")
 
 
-def test_missing_compilers_are_named(monkeypatch):
+@pytest.mark.parametrize(
+    ("chip", "message"),
+    [
+        ("v5e", "libtpu, not installed here: pip install -r requirements-dev"),
+        ("h100", "jax_cuda12_plugin or jax_cuda13_plugin, not .* 'jax.cuda12]"),
+    ],
+)
+def test_missing_compilers_are_named(monkeypatch, chip, message):
     monkeypatch.setattr(report.importlib.util, "find_spec", lambda name: None)
-    error = run_program("benchmarks.devices.report").error
-    assert "needs jax and libtpu" in error
-    assert "pip install -r requirements-devices.txt" in error
+    error = run_program("benchmarks.devices.report", f"--chips={chip}").error
+    assert re.search(f"--chips={chip} needs jax and {message}", error)
 
 
 def test_rows_are_printed_and_written(tmp_path, monkeypatch):
@@ -192,6 +202,8 @@ def test_rows_are_printed_and_written(tmp_path, monkeypatch):
                 "reduced_bytes": 2**20,
             },
             {"fits": False, "memory_bytes": 2**35, "capacity_bytes": 2**34},
+            # The compiler of GPUs does not compare.
+            {"fits": True, "memory_bytes": 2**36},
         ]
     )
 
@@ -200,16 +212,17 @@ def test_rows_are_printed_and_written(tmp_path, monkeypatch):
         done.stdout, done.stderr = json.dumps(next(answers)) + "\n", ""
         return done
 
-    monkeypatch.setattr(report, "_require_compilers", lambda: None)
+    monkeypatch.setattr(report, "_require_compiler", lambda name: None)
     monkeypatch.setattr(report, "_write", lambda *_: None)
     monkeypatch.setattr(report.subprocess, "run", run)
     output = tmp_path / "report.json"
-    flags = ("--chips=v5e,v4", "--batch_size=8", f"--output={output}")
+    flags = ("--chips=v5e,v4,l4", "--batch_size=8", f"--output={output}")
     done = run_program("benchmarks.devices.report", *flags)
     assert "16.00 GiB, 19.70 TFLOP, 76 GiB read and written" in done.stdout
     assert "at least 100.0 ms: at most 80 sequences a second" in done.stdout
     assert "v4 x 1: base, 8 x 512" in done.stdout
     assert "does not fit, it needs 32.00 GiB" in done.stdout
     rows = json.loads(output.read_text())["results"]
-    assert [row["fits"] for row in rows] == [True, False]
+    assert "l4 x 1: base" in done.stdout and "needs 64.00 GiB" in done.stdout
+    assert [row["fits"] for row in rows] == [True, False, False]
     assert rows[0]["bound_seconds"] == pytest.approx(0.1)

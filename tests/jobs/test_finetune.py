@@ -47,8 +47,6 @@ from albert_tf.tasks.recipes import RECIPES
 from albert_tf.training.run_state import RunState
 from albert_tf.training.trainer import StepResult, Trainer
 
-pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
-
 LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
 
 

@@ -16,7 +16,10 @@ from albert_tf.modeling.models import (
     AlbertForPretraining,
     AlbertModel,
 )
-from albert_tf.modeling.recomputation import rematerialized
+from albert_tf.modeling.recomputation import (
+    recomputed_product,
+    rematerialized,
+)
 
 # In float32 sums round by the order of threads, now and then beyond the bounds.
 DOUBLE = "float64"
@@ -87,6 +90,21 @@ def test_recomputed_gradients_in_bfloat16(remat, tolerance):
     model = randomise(AlbertForPretraining(config, dtype=policy))
     features = random_features(config)
     assert_recomputed_equal(model, features, [remat], tolerance)
+
+
+def test_a_compiler_does_not_keep_an_activation():
+    """The compiled step has it twice, once for the backward pass."""
+
+    @tf.function(jit_compile=True, autograph=False)
+    def step(weight, x, gradient):
+        with tf.GradientTape() as tape:
+            tape.watch([weight, x])
+            product = recomputed_product(keras.ops.tanh)(weight, x)
+        return product, tape.gradient(product, [weight, x], gradient)
+
+    matrix = tf.ones([8, 8])
+    compiled = step.experimental_get_compiler_ir(matrix, matrix, matrix)
+    assert compiled("optimized_hlo").count(" tanh(") == 2
 
 
 def test_an_unknown_remat_is_refused():

@@ -8,8 +8,6 @@ from pretraining_runs import after_calls, lines_of, run, terminate
 from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import RuntimeConfig, override
 
-pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
-
 
 @pytest.mark.slow
 def test_a_run_resumes_with_another_number_of_replicas(

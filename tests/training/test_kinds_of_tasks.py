@@ -26,8 +26,6 @@ from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.prediction_files import prediction_files
 from albert_tf.tasks.scoring import score
 
-pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
-
 SEA, LAND = ["bada", "gule", "mizo"], ["tepu", "rika", "sovu"]
 
 

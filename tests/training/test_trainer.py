@@ -25,7 +25,6 @@ from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.trainer import Trainer
 from albert_tf.training.training_loss import head_loss, pretraining_loss
 
-pytestmark = pytest.mark.usefixtures("unoptimized_graphs")
 STEPS = 5
 # Divisible neither by two replicas nor by a micro-batch.
 BATCH_SIZE = 7

@@ -21,6 +21,20 @@ class _Choices(NamedTuple):
     texts: list[str]
     names: list[str]
 
+    def by_label(self) -> dict[str, int]:
+        """Returns the choices by number, letter and name."""
+        # A choice may be called like the number of another.
+        found = {str(number): number for number in range(len(self.texts))}
+        found |= dict(zip(LETTERS, found.values(), strict=False))
+        if len(self.names) == len(self.texts):
+            found |= {name: n for n, name in enumerate(self.names)}
+        return found
+
+    def by_text(self) -> dict[str, int]:
+        """Returns the choices by their texts, without those of equal text."""
+        texts = [text.strip() for text in self.texts]
+        return {t: n for n, t in enumerate(texts) if texts.count(t) == 1}
+
 
 def choice_examples(
     rows: Rows, roles: Roles, labelled: bool
@@ -28,7 +42,8 @@ def choice_examples(
     """Returns the examples of a file: a context, choices, the right one.
 
     The label is the name of a choice (`Record.choices`), or else the number of
-    the choice from 0, or its letter from A. Ids are the numbers of the examples
+    the choice from 0, or its letter from A; in a file where more labels are
+    texts of their row's choices, that text. Ids are the numbers of the examples
     from 0.
 
     `roles` are columns as `context`, as `choice` (see `Record.choices`), as
@@ -46,7 +61,9 @@ def choice_examples(
     found = rows.apply(lambda record: _choices(record, roles["choice"]))
     counts = collections.Counter(len(row.texts) for row in found)
     usual = max(counts, key=counts.__getitem__, default=0)
-    _refuse_numbers_from_1(rows, found, label, usual)
+    are_texts = has_label and _labels_are_texts(found, label)
+    if not are_texts:
+        _refuse_numbers_from_1(rows, found, label, usual)
 
     def example(row: _Choices) -> ChoiceExample:
         if len(row.texts) != usual:
@@ -57,7 +74,7 @@ def choice_examples(
             )
         right = None
         if has_label:
-            right = _choice_number(row.record, label, row.names, usual)
+            right = _choice_number(row, label, are_texts)
         columns = [*roles["context"], *roles.get("question", ())]
         text, *questions = row.record.example_texts(columns)
         texts = row.texts
@@ -98,22 +115,30 @@ def _refuse_numbers_from_1(
     )
 
 
-def _choice_number(
-    record: Record, column: str, names: Sequence[str], number: int
-) -> int:
-    label = record.label(column)
-    # A choice may be called like the number of another.
-    ids = {str(choice): choice for choice in range(number)}
-    ids |= {letter: n for n, letter in enumerate(LETTERS[:number])}
-    also = ""
-    if len(names) == number:
-        ids |= {name: n for n, name in enumerate(names)}
-        also = f", or one of {listed(names, 12)}"
-    if label not in ids:
-        raise RowError(
-            record.location,
-            f"expected a number from 0 to {number - 1}, a letter from A{also} "
-            "as the label",
-            f", got {shown(label)}",
-        )
-    return ids[label]
+def _labels_are_texts(found: Sequence[_Choices], label: str) -> bool:
+    """Returns whether more labels are texts of choices than stand for them."""
+    texts = others = 0
+    for row in found:
+        value = str(row.record.values[label]).strip()
+        texts += value in row.by_text()
+        others += value in row.by_label()
+    return texts > others
+
+
+def _choice_number(row: _Choices, column: str, is_text: bool) -> int:
+    """Returns the number of the choice that a label stands for."""
+    label = row.record.label(column)
+    choices = row.by_text() if is_text else row.by_label()
+    if label in choices:
+        return choices[label]
+    expected = "the text of one choice"
+    if not is_text:
+        number, names = len(row.texts), row.names
+        expected = f"a number from 0 to {number - 1}, a letter from A"
+        if len(names) == number:
+            expected += f", or one of {listed(names, 12)}"
+    raise RowError(
+        row.record.location,
+        f"expected {expected} as the label",
+        f", got {shown(label)}",
+    )

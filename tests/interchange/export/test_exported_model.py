@@ -10,6 +10,8 @@ from albert_tf.config import UserError
 from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.records.example_wire import encode_examples
 
+pytestmark = pytest.mark.usefixtures("optimized_graphs")
+
 
 @pytest.fixture(scope="module")
 def model(export_dir):

@@ -10,6 +10,8 @@ from albert_tf.interchange.export.length_groups import by_length
 
 LENGTHS = [3, 400, 20, 65, 32, 33, 64, 257, 1]
 
+pytestmark = pytest.mark.usefixtures("optimized_graphs")
+
 
 def features_of(lengths, width=400):
     """Returns ids that differ, behind them ids of padding."""

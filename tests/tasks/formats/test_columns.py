@@ -362,6 +362,28 @@ def test_the_letter_of_a_choice(lines, columns):
             read_choices(path, "context", columns, "gold")
 
 
+def test_the_text_of_the_right_choice(lines):
+    """Numbers too, which would else be those of other choices."""
+    rows = [
+        {"context": "X", "choices": choices, "label": right}
+        for choices, right in [
+            ([3, 4, 1], 1),
+            ([2, 1, 0], "0"),
+            (["7", " five "], "five"),
+            ([9, 8, 7], 9),
+        ]
+    ]
+    columns = ("context", ["choices"], "label")
+    rows[2]["choices"].append("6")
+    found = read_choices(lines(*rows), *columns)
+    assert [example.label for example in found] == [2, 2, 1, 0]
+    message = ":5: expected the text of one choice as the label, got '5'"
+    for choices in ([5, 5, 4], [1, 2, 3]):
+        path = lines(*rows, {**rows[0], "choices": choices, "label": 5})
+        with pytest.raises(UserError, match=message):
+            read_choices(path, *columns)
+
+
 def test_choices_in_a_list(lines):
     value = {"context": "X", "choices": ["a", "b"], "label": 1}
     path = lines(

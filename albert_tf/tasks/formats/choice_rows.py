@@ -61,7 +61,7 @@ def choice_examples(
     found = rows.apply(lambda record: _choices(record, roles["choice"]))
     counts = collections.Counter(len(row.texts) for row in found)
     usual = max(counts, key=counts.__getitem__, default=0)
-    are_texts = has_label and _labels_are_texts(found, label)
+    are_texts = has_label and _labels_are_texts(rows, found, label)
     if not are_texts:
         _refuse_numbers_from_1(rows, found, label, usual)
 
@@ -115,13 +115,26 @@ def _refuse_numbers_from_1(
     )
 
 
-def _labels_are_texts(found: Sequence[_Choices], label: str) -> bool:
-    """Returns whether more labels are texts of choices than stand for them."""
-    texts = others = 0
-    for row in found:
-        value = str(row.record.values[label]).strip()
-        texts += value in row.by_text()
-        others += value in row.by_label()
+def _labels_are_texts(
+    rows: Rows, found: Sequence[_Choices], label: str
+) -> bool:
+    """Returns whether more labels are texts of choices than stand for them.
+
+    Raises:
+        UserError: where as many are, and do not stand for the same choices.
+    """
+    readings = [
+        (row.by_text().get(value), row.by_label().get(value))
+        for row in found
+        for value in [str(row.record.values[label]).strip()]
+    ]
+    texts = sum(text is not None for text, _ in readings)
+    others = sum(other is not None for _, other in readings)
+    require(
+        texts != others or all(text == other for text, other in readings),
+        f"{rows.head}: the labels as {label!r} are texts of choices and "
+        "numbers or names of others; expected letters from A.",
+    )
     return texts > others
 
 

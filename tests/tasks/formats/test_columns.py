@@ -384,6 +384,17 @@ def test_the_text_of_the_right_choice(lines):
             read_choices(path, *columns)
 
 
+def test_labels_that_are_numbers_and_texts_of_choices(lines):
+    rows = [{"context": "X", "choices": [1, 0], "label": n} for n in (0, 1)]
+    columns = ("context", ["choices"], "label")
+    message = ":1: the labels as 'label' are texts of choices and .* letters"
+    with pytest.raises(UserError, match=message):
+        read_choices(lines(*rows), *columns)
+    same = [{**row, "choices": [0, 1]} for row in rows]
+    found = read_choices(lines(*same), *columns)
+    assert [example.label for example in found] == [0, 1]
+
+
 def test_choices_in_a_list(lines):
     value = {"context": "X", "choices": ["a", "b"], "label": 1}
     path = lines(

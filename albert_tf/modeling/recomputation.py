@@ -24,6 +24,7 @@ from albert_tf.modeling.kernels import (
 
 if ON_TENSORFLOW:
     import tensorflow as tf
+    from tensorflow.compiler.tf2xla.python import xla
 
 
 @functools.cache
@@ -33,9 +34,8 @@ def recomputed_product(function: Callable, *constants: object) -> Callable:
     The result of `function`, `[n, rows]`, is not kept for the gradient: the
     pass that computes the gradients of its tensors computes it again.
     (small, 32 x 128 tokens, bfloat16: 30 % more memory without; 12 layers of
-    width 512, 2 x 128 tokens, float32: 13 % more; large, 32 x 512, bfloat16,
-    a step compiled for an H100: 55 % more, since the compiler keeps the
-    activation's tanh too.)
+    width 512, 2 x 128 tokens, float32: 13 % more; base, 64 x 512, bfloat16, a
+    whole step on an H200: 49 % more, since XLA keeps the activation's tanh.)
     """
     forward = compiled(function, *constants)
 
@@ -69,8 +69,12 @@ def recomputed_product(function: Callable, *constants: object) -> Callable:
 def _recomputed_with_gradients(
     function: Callable, gradient: Tensor, *arguments: Tensor
 ) -> tuple[Tensor, list[Tensor | None]]:
-    """Returns `value_and_gradients`, of arguments `_after` the gradient."""
-    arguments = _after(gradient, *arguments)
+    """Returns `value_and_gradients`, of arguments behind a barrier.
+
+    A compiler of the whole step would otherwise make one of this computation
+    and of the forward pass's, and keep its values. (XLA for CPUs does.)
+    """
+    gradient, *arguments = xla.optimization_barrier(gradient, *arguments)
     return value_and_gradients(function, gradient, *arguments)
 
 
@@ -96,7 +100,10 @@ def rematerialized(
     @tf.custom_gradient
     def checkpointed(*arguments: tf.Tensor) -> tuple:
         def gradients(gradient: tf.Tensor) -> list[Tensor | None]:
-            late = _after(gradient, *arguments[len(weights) :])
+            zero = _zero_after(gradient)
+            late = [
+                x + tf.cast(zero, x.dtype) for x in arguments[len(weights) :]
+            ]
             found = gradients_of(
                 function, gradient, *arguments[: len(weights)], *late
             )
@@ -113,18 +120,15 @@ def rematerialized(
     return checkpointed(*weights, *inputs)
 
 
-def _after(gradient: Tensor, *arguments: Tensor) -> tuple[Tensor, ...]:
-    """Returns the arguments, but not before the gradient is there.
+def _zero_after(gradient: Tensor) -> Tensor:
+    """Returns False, which as a number is 0, but not before the gradient.
 
-    So no compiler joins what is computed of them for the gradient with the same
-    computation of the forward pass, whose values it would keep.
+    No number is both finite and infinite, which neither TensorFlow's graph
+    optimizer nor XLA finds out; so neither makes it a constant.
     """
-    # No number is both finite and infinite, which neither TensorFlow's graph
-    # optimizer nor XLA finds out; so neither makes it a constant. A sum, since
-    # there may be no rows.
+    # A sum, since there may be no rows.
     first = tf.reduce_sum(tf.reshape(gradient, [-1])[:1])
-    zero = tf.math.is_finite(first) & tf.math.is_inf(first)
-    return tuple(x + tf.cast(zero, x.dtype) for x in arguments)
+    return tf.math.is_finite(first) & tf.math.is_inf(first)
 
 
 def _identity(gradient: Tensor | None) -> Tensor | None:

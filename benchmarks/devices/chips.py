@@ -76,8 +76,9 @@ CHIPS = {
 }
 
 
-def gpu_description(chip: Chip) -> str:
-    """Returns XLA's GpuTargetConfigProto of a GPU, as text."""
+def gpu_description(name: str) -> str:
+    """Returns XLA's GpuTargetConfigProto of a GPU in CHIPS, as text."""
+    chip = CHIPS[name]
     gpu = chip.gpu
     assert gpu is not None
     major, minor = gpu.capability
@@ -103,6 +104,7 @@ gpu_device_info {{
   block_dim_limit_z: {2**16 - 1}
 }}
 platform_name: "CUDA"
+device_description_str: "{name}"
 dnn_version_info {{ major: 9 }}
 runtime_version {{ major: 12 minor: 9 }}
 """

@@ -166,7 +166,7 @@ def _row(work: Workload, name: str) -> Row:
         if chip.gpu:
             target = f"--gpu={os.path.join(directory, 'gpu.txtpb')}"
             with open(target.partition("=")[2], "w") as file:
-                file.write(gpu_description(chip))
+                file.write(gpu_description(name))
         else:
             target = f"--tpu={name}:{chip.topologies[number]}"
         # A process of its own: libtpu serves one, and writes to its streams.

@@ -100,7 +100,7 @@ def main() -> None:
 
     chip = FLAGS.chip
     if chip and CHIPS[chip].gpu:
-        device = gpu_devices(gpu_description(CHIPS[chip]))[0]
+        device = gpu_devices(gpu_description(chip))[0]
     elif chip:
         device = tpu_devices(f"{chip}:{CHIPS[chip].topologies[1]}")[0]
     else:

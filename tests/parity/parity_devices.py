@@ -98,7 +98,7 @@ def test_a_tpus_compiler_takes_the_step(tmp_path, name, number):
 def test_a_gpus_compiler_takes_the_step(tmp_path, name, number):
     directory = written(tmp_path, num_replicas=number)
     description = tmp_path / "gpu.txtpb"
-    description.write_text(chips.gpu_description(chips.CHIPS[name]))
+    description.write_text(chips.gpu_description(name))
     found = run(directory, f"--gpu={description}")
     assert_reported(found, number)
 

@@ -205,21 +205,14 @@ def wordpiece_json(
     ("[SEP]") is that piece.
     """
     ids = {piece: i for i, piece in enumerate(pieces)}
-    split_off = wordpiece.SINGLE_CHARACTER_WORDS[tokenize_chinese_chars].pattern
     return _tokenizer_json(
         specials={name: ids[name] for name in WORDPIECE_SPECIALS.values()},
         normalizers=word_normalizers_of(
             do_lower_case=do_lower_case, keep_accents=keep_accents
         ),
-        pre_tokenizers=[
-            {"type": "WhitespaceSplit"},
-            {
-                "type": "Split",
-                "pattern": {"Regex": split_off},
-                "behavior": "Isolated",
-                "invert": False,
-            },
-        ],
+        pre_tokenizers=word_splits(
+            tokenize_chinese_chars=tokenize_chinese_chars
+        ),
         decoder={
             "type": "WordPiece",
             "prefix": wordpiece.CONTINUATION,
@@ -312,6 +305,20 @@ def word_normalizers_of(
             replacement("Regex", wordpiece.MARKS.pattern, ""),
         ]
     return steps
+
+
+def word_splits(*, tokenize_chinese_chars: bool) -> list[dict[str, Any]]:
+    """Returns the steps of `wordpiece.split_words` that split."""
+    alone = wordpiece.SINGLE_CHARACTER_WORDS[tokenize_chinese_chars].pattern
+    return [
+        {"type": "WhitespaceSplit"},
+        {
+            "type": "Split",
+            "pattern": {"Regex": alone},
+            "behavior": "Isolated",
+            "invert": False,
+        },
+    ]
 
 
 def replacement(kind: str, pattern: str, content: str) -> dict[str, Any]:

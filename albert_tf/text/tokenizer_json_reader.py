@@ -18,7 +18,6 @@ from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.config import UserError, require, shown
 from albert_tf.io.json_files import read_json
-from albert_tf.text import wordpiece
 from albert_tf.text.added_tokens import piece_of
 from albert_tf.text.tokenizer_base import (
     SENTENCEPIECE_SPECIALS,
@@ -36,12 +35,18 @@ from albert_tf.text.tokenizer_json import (
     post_processor,
     replacement,
     word_normalizers_of,
+    word_splits,
 )
 
 # The piece of a byte, for characters that are no pieces.
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 _ONE_SPACE = replacement("Regex", " {2,}", " ")
+# How a WordPiece tokenizer splits texts into words: as that of BERT.
+_WORD_SPLITS = (
+    [{"type": "BertPreTokenizer"}],
+    *(word_splits(tokenize_chinese_chars=value) for value in (True, False)),
+)
 
 # About the largest number that a SentencePiece model can hold.
 _MAX_FLOAT32 = 3e38
@@ -275,6 +280,12 @@ def sentencepiece_model(
 
 def _wordpiece_vocabulary(values: dict[str, Any]) -> tuple[list[str], Settings]:
     pieces = _in_order(values["model"]["vocab"])
+    splits = values.get("pre_tokenizer")
+    _require_ours(
+        _flat_steps(splits, "pretokenizers") in _WORD_SPLITS,
+        f"the pre_tokenizer {shown(splits)} is not that of BERT, "
+        "BertPreTokenizer, for which every punctuation mark is a word",
+    )
     steps = _checked_normalizers(values)
     if "BertNormalizer" in steps:
         bert = steps["BertNormalizer"]
@@ -288,12 +299,11 @@ def _wordpiece_vocabulary(values: dict[str, Any]) -> tuple[list[str], Settings]:
             ),
         }
     else:
-        ideographs = json.dumps(wordpiece.SINGLE_CHARACTER_WORDS[True].pattern)
         settings = {
             "do_lower_case": "Lowercase" in steps,
             "keep_accents": "NFD" not in steps,
-            "tokenize_chinese_chars": ideographs
-            in json.dumps(values.get("pre_tokenizer")),
+            "tokenize_chinese_chars": _flat_steps(splits, "pretokenizers")
+            == word_splits(tokenize_chinese_chars=True),
         }
     return pieces, settings
 

@@ -8,7 +8,7 @@ import tokenizers
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
-from tokenizers import normalizers
+from tokenizers import normalizers, pre_tokenizers
 
 from albert_tf.config import UserError
 from albert_tf.text.normalization import normalize
@@ -200,6 +200,8 @@ def test_normalizers_of_transformers(
     path = str(directory / "tokenizer.json")
     opened = tokenizers.Tokenizer.from_file(path)
     opened.normalizer = normalizer
+    if kind == "wordpiece_tokenizer":
+        opened.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     opened.save(path)
     assert load_tokenizer(directory).settings == settings
 
@@ -248,6 +250,12 @@ def nested(*steps):
             {"model": {"continuing_subword_prefix": "@@"}},
             "expected continuing_subword_prefix \"##\", got '@@'; its ids",
         ),
+        (
+            "wordpiece",
+            {"pre_tokenizer": {"type": "Whitespace"}},
+            "the pre_tokenizer .*'Whitespace'.* is not that of BERT, BertPre",
+        ),
+        ("wordpiece", {"pre_tokenizer": None}, "the pre_tokenizer None is not"),
         ("tiny", {"added_tokens": [3]}, DAMAGED),
         ("tiny", {"added_tokens": [{"content": "<new>", "id": "a"}]}, DAMAGED),
         ("tiny", {"normalizer": 3}, DAMAGED),

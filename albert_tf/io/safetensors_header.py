@@ -14,11 +14,15 @@ from albert_tf.io.json_files import object_of_unique_keys
 
 
 class Tensor(NamedTuple):
-    """Type, shape and first byte of an array in a file."""
+    """Type, shape and first byte of an array in a file.
+
+    `is_transposed`: whether its transposed array is what lies there.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     offset: int
+    is_transposed: bool = False
 
 
 def make_header(

@@ -109,14 +109,17 @@ def _tensor(name: str, value: Any, places: dict[str, int], size: int) -> Tensor:
     dtype, width = STORAGES.get(value.storage.kind, ("", 0))
     if not dtype:
         raise ValueError(f"{name} is of the type {value.storage.kind}")
+    axes = [*zip(value.shape, value.strides, strict=True)]
+    # transformers has made such matrices of a checkpoint of TensorFlow.
+    is_transposed = len(axes) == 2 and value.strides == (1, value.shape[0])
+    if not is_transposed:
+        axes.reverse()
     count = 1
-    for axis, stride in zip(
-        reversed(value.shape), reversed(value.strides), strict=True
-    ):
+    for axis, stride in axes:
         if axis < 0 or (axis > 1 and stride != count):
             raise ValueError(f"{name} is a view of another tensor")
         count *= axis
     place = places[value.storage.key] + value.first * width
     if value.first < 0 or place + count * width > size:
         raise ValueError(f"{name} lies outside of the file")
-    return Tensor(dtype, tuple(value.shape), place)
+    return Tensor(dtype, tuple(value.shape), place, is_transposed)

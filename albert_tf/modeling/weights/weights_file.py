@@ -320,7 +320,10 @@ def _read(name: str, place: _Place) -> np.ndarray:
         raise UserError(f"{path}: {error.strerror or error}.") from None
     if num_bytes < stored.nbytes:
         raise _unreadable(path, f"it has been cut, {name} is not there")
-    return to_float32(stored).reshape(tensor.shape)
+    value = to_float32(stored)
+    if tensor.is_transposed:
+        return value.reshape(tensor.shape[::-1]).T
+    return value.reshape(tensor.shape)
 
 
 def _unreadable(path: str, reason: str) -> UserError:

@@ -2,7 +2,9 @@
 
 import json
 import os
+import pathlib
 import shlex
+import shutil
 import stat
 
 import ml_dtypes
@@ -21,6 +23,7 @@ from tests.counted_work import steps_below
 
 WORDS = "albert.embeddings.word_embeddings.weight"
 DECODER = "predictions.decoder.weight"
+TORCH = pathlib.Path(__file__).parents[2] / "data" / "torch"
 
 
 def entry(**changes):
@@ -108,6 +111,14 @@ def test_every_floating_form_becomes_float32(tmp_path, form):
     assert found.dtype == np.float32
     with np.errstate(over="ignore"):
         assert found.tobytes() == value.astype("float32").tobytes()
+
+
+def test_a_transposed_matrix_of_torch(tmp_path):
+    shutil.copy(TORCH / "transposed.bin", tmp_path / "pytorch_model.bin")
+    weights = open_weights(str(tmp_path / "model.safetensors"))
+    assert weights.shapes == {"albert.a": (4, 3)}
+    expected = np.arange(12, dtype="float32").reshape(3, 4).T
+    np.testing.assert_array_equal(weights.read("albert.a"), expected)
 
 
 def test_a_bare_encoder_gets_its_prefix(tmp_path):

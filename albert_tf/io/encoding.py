@@ -3,6 +3,7 @@
 import codecs
 
 from albert_tf.config import UserError, require
+from albert_tf.io import files
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
 _MARKS = {
@@ -41,6 +42,12 @@ def refuse_pointer(path: str, content: bytes) -> None:
         f"{path} is a pointer of Git LFS, which stands for the file; git lfs "
         "pull fetches it.",
     )
+
+
+def refuse_pointer_at(path: str) -> None:
+    """Raises UserError if the file at a path is a pointer of Git LFS."""
+    with files.open(path) as file:
+        refuse_pointer(path, file.read(HEAD_BYTES))
 
 
 def refuse_other_than_text(path: str, content: bytes) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
+from albert_tf.io.encoding import refuse_pointer
 
 # The largest size of JSON documents that users bring: a configuration with
 # 65,536 labels, or a vocabulary.
@@ -41,7 +42,7 @@ def read_at_most(
 
     Raises:
         UserError: when the file is missing, cannot be read, is no regular
-            file, or is larger.
+            file, is larger, or is a pointer of Git LFS.
     """
     try:
         # Opening a pipe would wait for its writer, and a device has no end.
@@ -60,6 +61,7 @@ def read_at_most(
     require(
         size <= limit, f"{path} has {size} bytes; more than {limit} is refused."
     )
+    refuse_pointer(str(path), content)
     return content
 
 

@@ -227,6 +227,14 @@ def test_weights_of_tensorflow(server, classifier_files):
     )
 
 
+def test_weights_of_another_runtime(server, classifier_files):
+    path = without_safetensors(
+        server, classifier_files, "a/b", **{"model.onnx": b""}
+    )
+    with pytest.raises(UserError, match=r"model\.onnx.*; a model needs config"):
+        load_model_directory(path)
+
+
 @pytest.mark.parametrize(
     "load",
     [load_model_directory, find_initial_weights, AlbertModel.from_pretrained],

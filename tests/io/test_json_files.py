@@ -48,6 +48,7 @@ def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path, value):
         (b'{"a": ' + b"[" * 400_000 + b"]" * 400_000 + b"}", "nested too deep"),
         (b'{"%s": 1, "%s": 1}' % (2 * (b"a" * 9**5,)), "the key 'a{76}"),
         (b'{"a": ' + b"1" * 5000 + b"}", "is not valid JSON"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "pointer of Git LFS"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

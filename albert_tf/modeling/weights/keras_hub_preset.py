@@ -20,6 +20,7 @@ from albert_tf.config import (
     shown,
 )
 from albert_tf.io import files
+from albert_tf.io.encoding import refuse_pointer_at
 from albert_tf.io.json_files import read_json
 from albert_tf.modeling.weights.config_json import ModelDescription
 from albert_tf.modeling.weights.stored_weights import StoredWeights, to_float32
@@ -233,6 +234,7 @@ def _opened(path: str) -> h5py.File:
     try:
         return h5py.File(files.open(path), "r")
     except OSError as error:
+        refuse_pointer_at(path)
         raise UserError(f"{path} is no readable HDF5 file: {error}.") from None
 
 

@@ -11,6 +11,7 @@ from albert_tf.modeling.weights import (
     sentence_modules,
 )
 from albert_tf.modeling.weights.weights_file import (
+    GRAPH,
     INDEX_SUFFIX,
     foreign_weights,
 )
@@ -142,7 +143,8 @@ def _not_a_model(model: hub.HubModel) -> UserError:
     """Returns the error for a repository without a model to read."""
     names = hub.contents(model).names
     foreign = foreign_weights(names)
-    if pretrained.CONFIG_FILE not in names or not foreign:
+    is_graph = foreign is not None and foreign.fault == GRAPH
+    if pretrained.CONFIG_FILE not in names or not foreign or is_graph:
         needed = f"{pretrained.CONFIG_FILE} and {pretrained.WEIGHTS_FILE}"
         return UserError(
             f"{model} holds {', '.join(names[:8]) or 'no files'}; a model "

@@ -18,6 +18,7 @@ import numpy as np
 
 from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
+from albert_tf.io.encoding import refuse_pointer_at
 from albert_tf.io.json_files import read_json
 from albert_tf.io.safetensors_header import Tensor, make_header, read_header
 from albert_tf.io.torch_file import read_torch_header
@@ -66,11 +67,15 @@ _PICKLE = (
 _NOT_READ = "is not read here, only model.safetensors is"
 # A variant has such other names, as model.fp16.safetensors.
 _RENAMED = "is not read under this name, only model.safetensors is"
+GRAPH = "is a model of another runtime, of which no weights are read here"
 # Endings of names: why such a file is not read, and the option with which
 # transformers reads it.
 _FOREIGN = {
     ".safetensors": (_RENAMED, ""),
-    **dict.fromkeys((".bin", ".pt", ".pth", ".pkl"), (_PICKLE, "")),
+    **dict.fromkeys((".onnx", ".ort", ".tflite", ".pb", ".gguf"), (GRAPH, "")),
+    # Weights of OpenVINO are no pickle.
+    **dict.fromkeys(("openvino_model.bin", "openvino_model.xml"), (GRAPH, "")),
+    **dict.fromkeys((".bin", ".pt", ".pth", ".pkl", ".ckpt"), (_PICKLE, "")),
     ".h5": (_NOT_READ, ", from_tf=True"),
     ".msgpack": (_NOT_READ, ", from_flax=True"),
 }
@@ -200,8 +205,8 @@ def refuse_pickle(directory: str) -> None:
     """Raises UserError where weights are not in a file that is read.
 
     Without a model.safetensors, pytorch_model.bin or an index: a safetensors
-    file of another name, another pickle, or TensorFlow's or Flax' format. None
-    is opened; the message says what to do.
+    file of another name, another pickle, TensorFlow's or Flax' format, or a
+    model of another runtime. None is opened; the message says what to do.
     """
     names = files.listdir(directory) if files.isdir(directory) else []
     foreign = foreign_weights(names)
@@ -210,6 +215,8 @@ def refuse_pickle(directory: str) -> None:
     fault = f"{os.path.join(directory, foreign.name)} {foreign.fault}."
     if foreign.fault == _RENAMED:
         raise UserError(f"{fault} Rename it if it holds the model's weights.")
+    if foreign.fault == GRAPH:
+        raise UserError(f"{fault} Name the model that it was made of.")
     if foreign.fault == _PICKLE:
         raise UserError(
             f"{fault} If it holds a state_dict, rename it to "
@@ -287,6 +294,7 @@ def _tensors(path: str) -> dict[str, _Place]:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}.") from None
     except ValueError as error:
+        refuse_pointer_at(path)
         raise _unreadable(path, str(error)) from None
     require(bool(tensors), f"{path} holds no weights.")
     return {name: (path, tensor) for name, tensor in tensors.items()}

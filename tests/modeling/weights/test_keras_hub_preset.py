@@ -185,6 +185,12 @@ def elsewhere(file):
             "is no readable HDF5 file",
         ),
         (
+            lambda place: (place / "model.weights.h5").write_text(
+                "version https://git-lfs.github.com/spec/v1\n"
+            ),
+            "is a pointer of Git LFS",
+        ),
+        (
             lambda place: (place / "model.weights.h5").unlink(),
             r"model\.weights\.h5 is missing",
         ),

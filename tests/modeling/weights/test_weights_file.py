@@ -287,6 +287,7 @@ def test_pipes_and_devices_are_refused_unopened(tmp_path):
     "names",
     [
         ["a.pt", "config.json", "training_args.bin"],
+        ["last.ckpt"],
         ["weights.pth"],
     ],
 )
@@ -300,6 +301,29 @@ def test_pickles_are_never_opened(tmp_path, names):
     assert "\n" not in text
     assert text.startswith(f"{tmp_path}/{names[0]} is a pickle, which can run")
     assert "state_dict, rename it to pytorch_model.bin, of which" in text
+
+
+@pytest.mark.parametrize(
+    "name", ["model.onnx", "openvino_model.bin", "model.tflite"]
+)
+def test_models_of_other_runtimes(tmp_path, name):
+    for other in (name, "config.json", "training_args.bin"):
+        (tmp_path / other).touch()
+    with pytest.raises(UserError) as raised:
+        refuse_pickle(str(tmp_path))
+    assert str(raised.value) == (
+        f"{tmp_path}/{name} is a model of another runtime, of which no weights "
+        "are read here. Name the model that it was made of."
+    )
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_pointers_of_git_lfs(tmp_path, name):
+    (tmp_path / name).write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:4d7\nsize 9\n"
+    )
+    with pytest.raises(UserError, match="pointer of Git LFS.* git lfs pull"):
+        open_weights(str(tmp_path / "model.safetensors"))
 
 
 def test_safetensors_of_another_name(tmp_path):

@@ -222,6 +222,8 @@ def _class(
 
     `config` is the architecture to write.
     """
+    if not head:
+        source.description.require_kind()
     possible = [
         name
         for name, kind in models_by_head().items()

@@ -128,6 +128,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     description = stored.description
     tokenizer = load_fitting_tokenizer(directory, stored.config)
     task = _task_record(directory, stored)
+    description.require_kind()
     (kind,) = description.kinds
     model, _ = pretrained.restore_model(models()[kind], stored, dtype=dtype)
     return LoadedModel(model, tokenizer, description.max_seq_length, task)

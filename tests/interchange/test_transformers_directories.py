@@ -198,6 +198,40 @@ def test_problems_that_no_head_has(saved_there, problem, message):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("architectures", ["MyAlbert"]),
+        ("problem_type", "regression"),
+        ("id2label", {"0": "a", "1": "a", "2": "b"}),
+    ],
+)
+def test_the_encoder_of_a_head_that_is_not_here(
+    saved_there, tmp_path, name, value
+):
+    directory, model = saved_there("pretraining", "classification")
+    edit_json(directory, "config.json", **{name: value})
+    kernel = model.encoder.pooler.kernel.numpy()
+    target = models_by_head()["regression"](TINY)
+    initialize(target, find_initial_weights(directory))
+    np.testing.assert_array_equal(target.encoder.pooler.kernel, kernel)
+    place = str(tmp_path / "converted")
+
+    def converted(head):
+        convert(
+            *(directory, place, "model_directory"),
+            head=head,
+            log=lambda line: None,
+        )
+
+    for refused in (type(model).from_pretrained, lambda _: converted("")):
+        with pytest.raises(UserError, match=name):
+            refused(directory)
+    converted("none")
+    kept = load_model_directory(place).model.encoder.pooler.kernel
+    np.testing.assert_array_equal(kept, kernel)
+
+
 def test_a_problem_type_decides_between_one_label_and_several(saved_there):
     directory, model = saved_there("classification", "multi_label")
     again = AlbertForMultiLabelClassification.from_pretrained(directory)

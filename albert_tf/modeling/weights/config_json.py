@@ -12,6 +12,7 @@ import keras
 
 from albert_tf.config import (
     ModelConfig,
+    UserError,
     from_dict,
     lookup,
     require,
@@ -78,12 +79,14 @@ class ModelDescription:
 
     Attributes:
         kinds: the names of the model classes that it may be, see
-            `models.models`; a `config.json` names one.
+            `models.models`; a `config.json` names one. None where only the
+            encoder can be read.
         config: the architecture.
         max_seq_length: longest text the model was trained on, in tokens.
         labels: names of the classes of a model that has any, else None.
         head_options: other arguments of the heads.
         ours: whether the section of this project describes this model.
+        fault: why the head cannot be read, where there is no kind.
     """
 
     kinds: tuple[str, ...]
@@ -94,6 +97,11 @@ class ModelDescription:
         default_factory=dict
     )
     ours: bool = True
+    fault: str = ""
+
+    def require_kind(self) -> None:
+        """Raises UserError where the head cannot be read."""
+        require(bool(self.kinds), self.fault)
 
     @property
     def heads(self) -> set[str]:
@@ -159,7 +167,10 @@ def to_json(
 
 
 def from_json(values: dict, path: str) -> ModelDescription:
-    """Returns the contents of a `config.json`; errors name its `path`."""
+    """Returns the contents of a `config.json`; errors name its `path`.
+
+    A head that is unknown here leaves the encoder to be read.
+    """
     own = values.get("albert_tf", {})
     require(
         isinstance(own, dict),
@@ -168,7 +179,14 @@ def from_json(values: dict, path: str) -> ModelDescription:
     config = _with_pooling(
         _config_from_json(values, own, path), values, own, path
     )
-    kind = _kind_of(values, own, config, path)
+    kinds: tuple[str, ...] = ()
+    labels, fault = None, ""
+    try:
+        kind = _kind_of(values, own, config, path)
+        labels = _labels_of(kind, values, path)
+        kinds = (kind,)
+    except UserError as error:
+        fault = str(error)
     options = own.get("head_options", {})
     require(
         isinstance(options, dict),
@@ -182,15 +200,16 @@ def from_json(values: dict, path: str) -> ModelDescription:
         "3.",
     )
     pooling = own.get("pooling", _POOLING)
-    ours = own.get("model") == kind and pooling == config.pooling
+    ours = own.get("model") in kinds and pooling == config.pooling
     return ModelDescription(
-        kinds=(kind,),
+        kinds=kinds,
         config=config,
         # There may be fewer positions than the section knows of.
         max_seq_length=min(length, limit),
-        labels=_labels_of(kind, values, path),
+        labels=labels,
         head_options=options if ours else {},
         ours=ours,
+        fault=fault,
     )
 
 

@@ -313,6 +313,8 @@ def restore_model(
     class itself.
     """
     description = stored.description
+    if kind.head_names and not allow_missing:
+        description.require_kind()
     is_same = kind.__name__ in description.kinds
     own = description.labels if is_same and kind.takes_labels() else None
     if labels is None and num_labels in (None, len(own or ())):

@@ -48,6 +48,11 @@ HUB_FILES = (
 _KERAS_HUB_FILE = "assets/tokenizer/vocabulary.spm"
 # Classes of transformers that run a tokenizer.json as it is.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+# They make ALBERT's ids with a SentencePiece model; without a name the class is
+# that of the model.
+_OUR_CLASSES = (None, "AlbertTokenizer", "AlbertTokenizerFast")
+# It reads a WordPiece vocabulary, and splits by a dictionary of words.
+_BY_DICTIONARY = "BertJapaneseTokenizer"
 # Patterns for directories without our names; the first that fits decides.
 _OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,), ("*.vocab",))
 
@@ -87,6 +92,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     added = None
     if files.isdir(path):
         path = os.path.join(path, _vocabulary_file(path, config))
+        _check_class(path, config)
     kind: Any = SentencePieceTokenizer
     vocabulary: Any
     settings: dict[str, bool] = {}
@@ -167,6 +173,26 @@ def _vocabulary_file(directory: str, config: dict[str, Any]) -> str:
     raise UserError(
         f"{directory} has no tokenizer, none of {expected}; --tokenizer names "
         "another directory or such a file, train_vocab makes one."
+    )
+
+
+def _check_class(path: str, config: dict[str, Any]) -> None:
+    """Raises UserError where transformers reads a vocabulary in another way."""
+    name = config.get("tokenizer_class")
+    if path.endswith(".txt"):
+        is_ours = name != _BY_DICTIONARY
+    else:
+        # A tokenizer.json is checked by itself.
+        is_ours = path.endswith(".json") or name in (
+            *_OUR_CLASSES,
+            *_GENERIC_CLASSES,
+        )
+    require(
+        is_ours,
+        f"{os.path.join(os.path.dirname(path), CONFIG_FILE)}: tokenizer_class="
+        f"{shown(name)} makes other ids with {os.path.basename(path)} than the "
+        "tokenizers here; take that line out if the model was not trained with "
+        "it.",
     )
 
 

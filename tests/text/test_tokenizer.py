@@ -71,6 +71,21 @@ def test_the_class_chooses_between_two_vocabularies(
         load_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("tiny", "BigBirdTokenizer"), ("wordpiece", "BertJapaneseTokenizer")],
+)
+def test_classes_that_make_other_ids(request, tmp_path, kind, name):
+    tokenizer = request.getfixturevalue(f"{kind}_tokenizer")
+    write(tmp_path, [tokenizer], {"tokenizer_class": name})
+    file = tokenizer.vocabulary_file
+    expected = f"tokenizer_class='{name}' makes other ids with {file} than"
+    with pytest.raises(UserError, match=expected):
+        load_tokenizer(tmp_path)
+    # Whoever names the file decides.
+    assert load_tokenizer(tmp_path / file)
+
+
 def test_no_vocabulary(tmp_path):
     with pytest.raises(UserError, match=r"nowhere does not exist"):
         load_tokenizer(tmp_path / "nowhere")

@@ -87,6 +87,8 @@ FILES = frozenset(
 # Suffix of names in checkpoints of tf.train.Checkpoint.
 _OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
+# The variable that every model has, after the scope that it was built in.
+_WORDS = "bert/embeddings/word_embeddings"
 _KERAS_LAYER_NORM = re.compile(r"(?<![^/])layer_normalization(_1)?(?![^/])")
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5,}-of-\d{5,})$")
 
@@ -162,8 +164,8 @@ def open_weights(path: str) -> StoredWeights:
     Training state is ignored: slots, which optimizers and averages name after
     their variable (`X/adam_m`), and scalars, which are counters
     (`global_step`). Names are the original's: `layer_normalization`, of forks
-    with Keras' LayerNormalization, becomes `LayerNorm`, and the `module/` of
-    TF-Hub exports is removed.
+    with Keras' LayerNormalization, becomes `LayerNorm`, and the scope in which
+    the model was built, such as the `module/` of TF-Hub exports, is removed.
 
     Raises:
         UserError: when the checkpoint is damaged or none of the original's, or
@@ -171,6 +173,8 @@ def open_weights(path: str) -> StoredWeights:
     """
     stored: dict[str, tensor_bundle.StoredVariable] = {}
     variables = tensor_bundle.read_index(path)
+    scopes = [n.removesuffix(_WORDS) for n in variables if n.endswith(_WORDS)]
+    scope = scopes[0] if len(scopes) == 1 else "module/"
     for name, variable in sorted(variables.items()):
         require(
             not name.endswith(_OBJECT_SUFFIX),
@@ -179,9 +183,7 @@ def open_weights(path: str) -> StoredWeights:
         )
         if name.rpartition("/")[0] in variables or variable.shape == ():
             continue
-        known = _KERAS_LAYER_NORM.sub(
-            r"LayerNorm\1", name.removeprefix("module/")
-        )
+        known = _KERAS_LAYER_NORM.sub(r"LayerNorm\1", name.removeprefix(scope))
         first = stored.setdefault(known, variable)
         require(
             first is variable,

@@ -78,6 +78,20 @@ def test_other_names_of_the_same_variables(tmp_path):
         assert opened.read(known[name]) == value
 
 
+# The last one is of a model that was called "albert", not "bert".
+@pytest.mark.parametrize("scope", ["", "module/", "model/towers/", "al"])
+def test_the_scope_of_a_model_is_removed(tmp_path, scope):
+    value = np.float32([1, 2])
+    names = ("bert/embeddings/word_embeddings", "bert/pooler/dense/bias")
+    stored = {scope + name: value for name in names}
+    stored["optimizer/bert/pooler/dense/bias"] = value
+    prefix = save(tmp_path / "c", stored)
+    assert sorted(open_weights(prefix).shapes) == [
+        *names,
+        "optimizer/bert/pooler/dense/bias",
+    ]
+
+
 @pytest.fixture
 def released(tmp_path):
     """Returns a folder as the released archives have it."""

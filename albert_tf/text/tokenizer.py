@@ -4,7 +4,7 @@ A directory holds `spiece.model` (SentencePiece, as the released English
 models) or `vocab.txt` (WordPiece, as the Chinese ones) and, beside it,
 `tokenizer_config.json` with the settings of the clean-up. A directory with
 neither may have one vocabulary of another name, or a `tokenizer.json`, which
-transformers 5 writes alone.
+transformers 5 writes alone. Where that has other pieces it counts, as there.
 """
 
 import base64
@@ -27,7 +27,10 @@ from albert_tf.text.tokenizer_base import (
     AddedToken,
     Tokenizer,
 )
-from albert_tf.text.tokenizer_json_reader import read_tokenizer_json
+from albert_tf.text.tokenizer_json_reader import (
+    has_other_pieces,
+    read_tokenizer_json,
+)
 from albert_tf.text.wordpiece_tokenizer import (
     WordPieceTokenizer,
     read_vocabulary,
@@ -89,10 +92,21 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         "texts; here their ends are cut, as with right. Change it there if "
         "that is what you want.",
     )
+    if not files.isdir(path):
+        return _opened(path, config, config_path)
+    vocabulary = os.path.join(path, _vocabulary_file(path, config))
+    _check_class(vocabulary, config)
+    tokenizer = _opened(vocabulary, config, config_path)
+    json_path = os.path.join(path, JSON_FILE)
+    if vocabulary != json_path and has_other_pieces(json_path, tokenizer):
+        # transformers reads this file first, and writes no other.
+        return _opened(json_path, config, config_path)
+    return tokenizer
+
+
+def _opened(path: str, config: dict[str, Any], config_path: str) -> Tokenizer:
+    """Returns the tokenizer of a file, with the settings of its directory."""
     added = None
-    if files.isdir(path):
-        path = os.path.join(path, _vocabulary_file(path, config))
-        _check_class(path, config)
     kind: Any = SentencePieceTokenizer
     vocabulary: Any
     settings: dict[str, bool] = {}
@@ -114,6 +128,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         settings = settings | _configured(kind, config, config_path)
     tokenizer = kind(vocabulary, source=path, **settings)
     if added is None:
+        directory = os.path.dirname(path)
         added = _added_tokens(directory, config, tokenizer.vocab_size)
     try:
         return tokenizer.with_added_tokens(added) if added else tokenizer

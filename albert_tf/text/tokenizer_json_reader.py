@@ -17,12 +17,14 @@ from typing import Any
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.config import UserError, require, shown
+from albert_tf.io import files
 from albert_tf.io.json_files import read_json
-from albert_tf.text.added_tokens import piece_of
+from albert_tf.text.added_tokens import piece_of, text_of
 from albert_tf.text.tokenizer_base import (
     SENTENCEPIECE_SPECIALS,
     SPACE,
     AddedToken,
+    Tokenizer,
     check_number_of_pieces,
 )
 from albert_tf.text.tokenizer_json import (
@@ -81,6 +83,35 @@ def read_tokenizer_json(
             f"{path} is damaged: its values are not those of a "
             f"tokenizer.json ({shown(error)})."
         ) from None
+
+
+def has_other_pieces(path: str, tokenizer: Tokenizer) -> bool:
+    """Returns whether a tokenizer.json has other pieces than a tokenizer.
+
+    Whoever adds tokens, or trains a vocabulary anew, leaves the vocabulary's
+    own file as it was. Fewer pieces, without the added tokens of the tokenizer,
+    are no others; so are those of a file that is none of that library.
+    """
+    values = read_json(path) if files.isfile(path) else {}
+    model = values.get("model")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(vocab, list | dict):
+        return False
+    try:
+        pieces = [row[0] for row in vocab]
+        if isinstance(vocab, dict):
+            pieces = sorted(vocab, key=vocab.__getitem__)
+        ids = [token["id"] for token in values.get("added_tokens", [])]
+        count = max([len(pieces) - 1, *ids]) + 1
+    except (LookupError, TypeError):
+        # To read it says what is wrong.
+        return True
+    known = tokenizer.pieces(range(min(len(pieces), tokenizer.vocab_size)))
+    # The piece of an added token has the mark of a space.
+    return count > tokenizer.vocab_size or any(
+        one != other and text_of(one) != text_of(other)
+        for one, other in zip(pieces, known, strict=False)
+    )
 
 
 def _parsed(

@@ -406,3 +406,27 @@ def test_pairs_by_the_tokenizer_of_its_own(
         difference(list(found.probabilities.values()), expected),
         BOUND,
     )
+
+
+def test_tokens_that_were_added_in_our_directory(saved, record_difference):
+    """Our spiece.model, which has none of them, stays there."""
+    _, directory = saved("AlbertForClassification")
+    model = transformers.AlbertForSequenceClassification.from_pretrained(
+        directory
+    ).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    tokenizer.add_tokens(["covid"])
+    model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=8)
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    assert pathlib.Path(directory, "spiece.model").exists()
+    with torch.no_grad():
+        logits = model(**tokenizer("the covid", return_tensors="pt")).logits
+    expected = torch.softmax(logits[0], dim=-1)
+    (found,) = Predictor(directory).classify(["the covid"])
+    record_difference(
+        "transformers in our directory",
+        "probabilities of a text with an added token",
+        difference(list(found.probabilities.values()), expected),
+        BOUND,
+    )

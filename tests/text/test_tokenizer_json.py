@@ -152,6 +152,54 @@ def test_tokenizers_there_and_back(
     assert list(read.vocabulary) == wordpiece_pieces
 
 
+def saved_over(tokenizer, directory, change):
+    """Returns our directory, of which the library has saved the JSON file."""
+    tokenizer.save(directory, 512)
+    path = str(directory / "tokenizer.json")
+    library = tokenizers.Tokenizer.from_file(path)
+    change(library)
+    library.save(path)
+    return directory
+
+
+def test_tokens_that_were_added_in_our_directory(tiny_tokenizer, tmp_path):
+    directory = saved_over(
+        tiny_tokenizer, tmp_path, lambda library: library.add_tokens(["covid"])
+    )
+    assert (directory / "spiece.model").exists()
+    read = load_tokenizer(directory)
+    assert read.encode("the covid") == [*tiny_tokenizer.encode("the"), 200]
+
+
+def test_words_that_were_added_in_our_directory(wordpiece_tokenizer, tmp_path):
+    directory = saved_over(
+        wordpiece_tokenizer,
+        tmp_path,
+        lambda library: library.add_tokens(["covid"]),
+    )
+    with pytest.raises(UserError, match=r"has the added tokens \['covid'\]"):
+        load_tokenizer(directory)
+
+
+def test_a_vocabulary_that_was_trained_anew_in_our_directory(
+    tiny_tokenizer, make_model, tmp_path
+):
+    other = SentencePieceTokenizer(
+        make_model({f"\u2581{n}": -1.0 for n in range(195)})
+    )
+    assert other.vocab_size == tiny_tokenizer.vocab_size
+    tiny_tokenizer.save(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(other._json()))
+    assert load_tokenizer(tmp_path).encode("7") == other.encode("7")
+
+
+def test_fewer_pieces_are_no_others(tiny_tokenizer, tmp_path):
+    longer = tiny_tokenizer.with_words(["abacus"])
+    longer.save(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tiny_tokenizer._json()))
+    assert load_tokenizer(tmp_path).vocab_size == 201
+
+
 def rewrite(directory, changes):
     """Changes the values of the JSON file, those of its model one by one."""
     path = directory / "tokenizer.json"

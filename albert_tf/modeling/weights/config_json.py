@@ -356,7 +356,7 @@ def labels_from_json(values: dict, path: str) -> list[str]:
     ]
     require(
         bool(labels)
-        and all(type(label) is str for label in labels)
+        and all(type(label) is str and label for label in labels)
         and len(set(labels)) == len(labels),
         f"{path}: id2label={shown(names)} must give the classes 0 to n - 1 a "
         "name each, all different.",

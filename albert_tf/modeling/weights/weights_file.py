@@ -47,6 +47,8 @@ _TORCH_NAMES = {
 # Beginnings of the names of files that are read, and of their indexes.
 _READ = ("model.safetensors", "pytorch_model.bin")
 _SUFFIXES = (".safetensors", ".bin")
+# A layer within one of PEFT's, in the names of its weights.
+_ADAPTED = ".base_layer."
 # The weight that every encoder has, after its own prefix.
 _WORDS = "embeddings.word_embeddings.weight"
 # Numbers that older releases of transformers wrote among the weights.
@@ -121,6 +123,11 @@ def open_weights(path: str) -> StoredWeights:
     path = _existing(path)
     is_index = path.endswith(INDEX_SUFFIX)
     found = _indexed_tensors(path) if is_index else _tensors(path)
+    require(
+        not any(_ADAPTED in name for name in found),
+        f"{path} holds a model with adapters of PEFT that are not merged into "
+        "its weights; save the one that merge_and_unload() makes.",
+    )
     tensors = _under_full_names(found, path)
     tensors.pop(_POSITION_IDS, None)
     for name, place in tensors.items():

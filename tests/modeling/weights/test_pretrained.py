@@ -411,6 +411,7 @@ def test_classes_that_are_only_counted(values, labels):
         ({"id2label": []}, "id2label"),
         ({"id2label": {"0": "a", "1": "a"}}, "all different"),
         ({"id2label": {"0": 1.5}}, "id2label"),
+        ({"id2label": {"0": "", "1": "a"}}, "id2label="),
         ({"id2label": {"0": True}}, "id2label"),
         ({"id2label": {"0": 1, "1": "1"}}, "all different"),
         ({"id2label": {"1": "a", "2": "b"}}, "the classes 0 to n - 1"),

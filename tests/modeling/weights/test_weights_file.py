@@ -113,6 +113,16 @@ def test_every_floating_form_becomes_float32(tmp_path, form):
         assert found.tobytes() == value.astype("float32").tobytes()
 
 
+def test_adapters_that_are_not_merged(tmp_path):
+    path = written(
+        tmp_path,
+        base_model__model__albert__pooler__base_layer__weight=np.eye(2),
+        base_model__model__albert__pooler__lora_A__default__weight=np.eye(2),
+    )
+    assert "with adapters of PEFT that are not merged" in refused(path)
+    assert "merge_and_unload()" in refused(path)
+
+
 def test_a_transposed_matrix_of_torch(tmp_path):
     shutil.copy(TORCH / "transposed.bin", tmp_path / "pytorch_model.bin")
     weights = open_weights(str(tmp_path / "model.safetensors"))

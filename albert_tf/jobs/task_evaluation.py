@@ -204,11 +204,17 @@ def _checked_labels(
         )
     labels = loaded.labels or [] if task.kind.labelled else []
     are_alike = sorted(labels) == sorted(expected)
+    advice = ""
+    if not are_alike and len(labels) == len(expected):
+        advice = (
+            " bin.convert --labels gives a model's classes names, in the order "
+            "of its outputs."
+        )
     require(
         labels == (expected or labels),
         f"{model_dir} has the labels {listed(labels, 12)}; {task.name} has "
         f"{'the same in another order: ' if are_alike else ''}"
-        f"{listed(expected, 12)}, as do models of an ensemble.",
+        f"{listed(expected, 12)}, as do models of an ensemble.{advice}",
     )
     return labels
 

@@ -8,6 +8,7 @@ import io
 import json
 import multiprocessing
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -33,6 +34,9 @@ DECODING_SETTINGS = (
     *("null_threshold", "label_thresholds", "n_best_size"),
     *("max_answer_length", "word_boundaries", "temperature"),
 )
+
+# What transformers calls the classes of a model that nobody gave names.
+_UNNAMED = re.compile(r"LABEL_\d+")
 
 _Value = TypeVar("_Value")
 # Arrays by name.
@@ -96,10 +100,16 @@ class FeatureBuilder:
         except UserError as error:
             if training or not self.labels:
                 raise
-            raise UserError(
-                f"{error} Others are not in the training file, so that the "
-                "model cannot predict them."
-            ) from None
+            reason = (
+                "Others are not in the training file, so that the model cannot "
+                "predict them."
+            )
+            if all(_UNNAMED.fullmatch(label) for label in self.labels):
+                reason = (
+                    "The model's classes have no names; bin.convert --labels "
+                    "gives them some, in the order of its outputs."
+                )
+            raise UserError(f"{error} {reason}") from None
 
     def _unknown_line(self, examples: Sequence[Any], features: Features) -> str:
         share = unknown_share(features, self.tokenizer)

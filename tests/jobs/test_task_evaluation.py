@@ -13,8 +13,10 @@ from albert_tf.config import FeatureConfig, UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.io.json_files import write_json
 from albert_tf.jobs.task_evaluation import EvaluatedExamples, evaluate_task
+from albert_tf.modeling.models import AlbertForClassification
 from albert_tf.tasks import feature_building
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import classification_task
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
@@ -202,6 +204,28 @@ def test_rows_that_a_model_was_trained_on_are_counted(evaluate):
     dev, _ = evaluate("dev")
     other, logged = evaluate("dev", Split(0.3, 6))
     assert f"trained on {len(other - dev)} of these" in logged[-1]
+
+
+def test_labels_of_another_library(tmp_path, tiny_tokenizer):
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\nbada\t1\n")
+
+    def load(name):
+        config = random_model("none").config
+        model = AlbertForClassification(config, labels=["LABEL_0", "LABEL_1"])
+        return LoadedModel(model, tiny_tokenizer, 32)
+
+    with pytest.raises(UserError) as error:
+        evaluate_task(
+            *(["theirs"], TASKS["SST-2"], str(tmp_path)),
+            split="dev",
+            batch_size=8,
+            load=load,
+        )
+    assert str(error.value) == (
+        "theirs has the labels LABEL_0, LABEL_1; SST-2 has 0, 1, as do models "
+        "of an ensemble. bin.convert --labels gives a model's classes names, "
+        "in the order of its outputs."
+    )
 
 
 def test_labels_of_an_ensemble_in_another_order(

@@ -143,6 +143,15 @@ def test_unknown_labels_are_listed_together(tiny_tokenizer, monkeypatch):
         builder.build([*EXAMPLES, *unknown], training=True)
 
 
+def test_labels_for_classes_without_names(tiny_tokenizer):
+    builder = feature_building.FeatureBuilder(
+        KIND, tiny_tokenizer, CONFIG, ["LABEL_0", "LABEL_1"]
+    )
+    message = r"got 'no'\. The model's classes have no names; bin\.convert --la"
+    with pytest.raises(UserError, match=message):
+        builder.build([Example(("a",), "no", "dev.tsv:2")], training=False)
+
+
 def test_features(tiny_tokenizer):
     config = FeatureConfig(max_seq_length=8)
 

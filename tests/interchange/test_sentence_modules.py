@@ -155,3 +155,16 @@ def test_other_contents_of_the_list(encoder):
         path.write_text(content)
         with pytest.raises(UserError, match=message):
             load_model_directory(encoder)
+
+
+def test_an_encoder_in_a_directory_of_its_own(encoder):
+    """By itself it would have the pooling mean."""
+    outer = pathlib.Path(encoder).parent
+    written_there(outer, LEGACY | {"pooling_mode_cls_token": True})
+    modules = json.loads((outer / "modules.json").read_text())
+    modules[0]["path"] = "encoder"
+    (outer / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(
+        UserError, match=r"modules\.json: the encoder is in .*'encoder'; move"
+    ):
+        load_model_directory(str(outer))

@@ -98,6 +98,7 @@ def _check_contents(directory: str) -> None:
     A directory of models, such as the checkpoints of transformers' Trainer or
     the snapshots in the cache of the hub, and one of adapters.
     """
+    sentence_modules.refuse_inner_encoder(directory)
     adapters_file = os.path.join(directory, adapters.CONFIG_FILE)
     has_adapters = files.isfile(adapters_file)
     if _has_model(directory):

@@ -77,6 +77,23 @@ def read_modules(directory: str) -> dict[str, str]:
     return options | ({"length": "unit"} if kinds == _KINDS else {})
 
 
+def refuse_inner_encoder(directory: str) -> None:
+    """Raises UserError where the encoder has a directory of its own.
+
+    Early releases wrote it so. By itself it would lose its pooling.
+    """
+    path = os.path.join(directory, MODULES_FILE)
+    modules = read_json_list(path) if files.isfile(path) else []
+    first = modules[0] if modules and isinstance(modules[0], dict) else {}
+    inner = first.get("path")
+    require(
+        not inner,
+        f"{path}: the encoder is in the directory {shown(inner)}; move its "
+        f"files beside {MODULES_FILE} and let its path there be empty, so that "
+        "it is read with its pooling.",
+    )
+
+
 def _check_settings(path: str) -> None:
     """Raises UserError for a default prompt, and vectors that are cut."""
     settings = read_json(path) if files.isfile(path) else {}

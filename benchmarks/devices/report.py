@@ -131,7 +131,8 @@ def _require_compiler(name: str) -> None:
     if CHIPS[name].gpu:
         packages, install = _CUDA_PACKAGES, "'jax[cuda12]>=0.10,<0.11'"
     require(
-        any(map(importlib.util.find_spec, packages)),
+        bool(importlib.util.find_spec("jax"))
+        and any(map(importlib.util.find_spec, packages)),
         f"--chips={name} needs jax and {' or '.join(packages)}, not installed "
         f"here: pip install {install}.",
     )
@@ -164,9 +165,10 @@ def _row(work: Workload, name: str) -> Row:
     with tempfile.TemporaryDirectory(prefix="step-") as directory:
         _write(work, directory, number, False)
         if chip.gpu:
-            target = f"--gpu={os.path.join(directory, 'gpu.txtpb')}"
-            with open(target.partition("=")[2], "w") as file:
+            path = os.path.join(directory, "gpu.txtpb")
+            with open(path, "w") as file:
                 file.write(gpu_description(name))
+            target = f"--gpu={path}"
         else:
             target = f"--tpu={name}:{chip.topologies[number]}"
         # A process of its own: libtpu serves one, and writes to its streams.

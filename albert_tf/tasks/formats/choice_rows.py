@@ -133,7 +133,8 @@ def _labels_are_texts(
     require(
         texts != others or all(text == other for text, other in readings),
         f"{rows.head}: the labels as {label!r} are texts of choices and "
-        "numbers or names of others; expected letters from A.",
+        "numbers or names of others; expected labels that are only one of "
+        "these, such as letters from A where no choice is a letter.",
     )
     return texts > others
 

@@ -25,11 +25,11 @@ from albert_tf.interchange.model_directory import (
     LoadedModel,
     find_initial_weights,
     load_fitting_tokenizer,
+    stored_task_record,
 )
 from albert_tf.interchange.model_files import (
     TASK_FILE,
     TaskRecord,
-    read_task_record,
     replacing_directory,
 )
 from albert_tf.io import files, hub
@@ -127,7 +127,7 @@ def converted(
     length = min(source.description.max_seq_length, limit)
     loaded = LoadedModel(model, vocabulary, length)
     lines += target.not_stored(loaded)
-    task = _task(source)
+    task = stored_task_record(source)
     own_head = not head or kind.__name__ in source.description.kinds
     if task and own_head:
         loaded = dataclasses.replace(loaded, task=_shortened(task, length))
@@ -290,15 +290,6 @@ def _read(
     if labels:
         model.labels = labels
     return model, lines
-
-
-def _task(source: StoredModel) -> TaskRecord | None:
-    """Returns the record of the source's task, None where there is none."""
-    if not (source.directory and source.description.ours):
-        return None
-    return read_task_record(
-        source.directory, source.config.max_position_embeddings
-    )
 
 
 def _shortened(task: TaskRecord, max_seq_length: int) -> TaskRecord:

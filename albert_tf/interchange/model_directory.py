@@ -127,7 +127,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     stored = pretrained.read_model_files(directory)
     description = stored.description
     tokenizer = load_fitting_tokenizer(directory, stored.config)
-    task = _task_record(directory, stored)
+    task = stored_task_record(stored)
     description.require_kind()
     (kind,) = description.kinds
     model, _ = pretrained.restore_model(models()[kind], stored, dtype=dtype)
@@ -140,15 +140,18 @@ def load_task_record(directory: str) -> TaskRecord | None:
     `directory` is what `load_model_directory` takes, and the errors are the
     same.
     """
-    directory = local_model(directory)
-    return _task_record(directory, pretrained.read_model_files(directory))
+    stored = pretrained.read_model_files(local_model(directory))
+    return stored_task_record(stored)
 
 
-def _task_record(directory: str, stored: StoredModel) -> TaskRecord | None:
+def stored_task_record(stored: StoredModel) -> TaskRecord | None:
+    """Returns the task of a model read from files, None without a record."""
     # A record of another model may have stayed there.
-    if not stored.description.ours:
+    if not (stored.directory and stored.description.ours):
         return None
-    return read_task_record(directory, stored.config.max_position_embeddings)
+    return read_task_record(
+        stored.directory, stored.config.max_position_embeddings
+    )
 
 
 def load_fitting_tokenizer(path: str, config: ModelConfig) -> Tokenizer:

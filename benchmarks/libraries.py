@@ -132,7 +132,7 @@ def _keras_hub(work: Workload, batch: Batch, variant: str) -> Jobs:
     import tensorflow as tf
 
     model, backbone = _model_of_keras_hub(work)
-    # What fit() calls. Keras itself does not compile with XLA where operations
+    # fit() calls this. Keras itself does not compile with XLA where operations
     # are deterministic, as in this project's programs.
     compiled = {"jit_compile": variant == "XLA"}
     train = tf.function(model.train_step, **compiled)

@@ -44,7 +44,7 @@ from albert_tf.io.error_stream import stderr_to
 from bin import interrupts
 
 FLAGS = flags.FLAGS
-# What this module defines are flags of the program: --helpshort lists them.
+# Flags of this module are the program's: --helpshort lists them.
 flags.disclaim_key_flags()
 
 MODEL_HELP = "Model or run directory, or hf://owner/name: one on the hub."
@@ -239,7 +239,7 @@ def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
     except OSError as error:
         name = error.filename
         if files.is_disk_full(error):
-            # What writes files names them in its errors.
+            # Errors of writing a file name it.
             name = name or "standard output"
         parts = [program, name, error.strerror or str(error)]
         _fail(": ".join(str(part) for part in parts if part), error)

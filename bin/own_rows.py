@@ -23,7 +23,7 @@ _HELP = (
     "PYTHONPATH. They are imported first, so that the rows that they add to "
     "HEADS, TASKS, OPTIMIZERS and other tables count (docs/extending.md)."
 )
-# What code raises that is wrong, or wrong in its place.
+# Errors of code that is wrong, or wrong in its place.
 _FAULTS = (
     *(ImportError, SyntaxError, NameError, AttributeError, TypeError),
     *(ValueError, LookupError, OSError),

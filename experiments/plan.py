@@ -17,7 +17,7 @@ _EVAL_FRACTION = 0.05
 _DUPE_FACTOR = 4
 # The recipe of fine-tuning.
 _RECIPE = "encoder"
-# What changes with the step.
+# Settings that change with the step.
 _SCHEDULES = {"depth_schedule", "masking_schedule", "ngram_schedule"}
 # The objectives of held-out pairs, by the measure that evaluates them.
 OBJECTIVES = {"nsp": "nsp", "sop": "sop"} | dict.fromkeys(

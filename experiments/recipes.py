@@ -42,7 +42,7 @@ _SINGLE_WORDS_FIRST = {"ngram_schedule": "0:1,0.75:3"}
 # The optimizer and the initial weights of the tiny preset: the candidate with
 # whose arithmetic all others are trained.
 REFERENCE = "normuon-0.004"
-# What differs from the base.
+# The differences from the base.
 _CANDIDATES: dict[str, Mapping[str, Any]] = {
     REFERENCE: _NORMUON,
     "normuon-0.002": {**_NORMUON, "learning_rate": 0.002},

@@ -28,7 +28,7 @@ _SIGNIFICANT = 0.05
 # Axes of curves on which rows of equal arithmetic are compared.
 _WORK = {"flops": "operations", "seconds": "seconds"}
 
-# What early exit answers, by the output.
+# The answers of early exit, by the output.
 _EXITS = {
     "masked tokens": "masked_lm_logits",
     "the sentence order": "sentence_order_logits",

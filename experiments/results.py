@@ -25,7 +25,7 @@ OBJECTIVES = {
         "majority_next_sentence_accuracy",
     ),
 }
-# What is measured on a text, behind its name; less is better of a loss.
+# Measurements on a text, behind its name; a lower loss is better.
 NATS = "nats per word"
 WORDS = {
     "word_accuracy": "word accuracy",
@@ -33,7 +33,7 @@ WORDS = {
     "sentence_order_accuracy": "SOP accuracy",
 }
 TASKS = "mean of the tasks"
-# How far a model that has learned is above copying and guessing.
+# The distance of a model that has learned from copying and guessing.
 LEARNED_MARGIN = 0.05
 # Recorded seconds of a whole pretraining, over those that its sequences take at
 # its median rate; less is the last part of one that was killed.

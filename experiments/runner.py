@@ -118,7 +118,7 @@ class _Run:
         """Returns units without a record, or whose deleted output is needed."""
         found: list[Unit] = []
         needed: set[str] = set()
-        # Whatever needs a unit follows it.
+        # Units that need a unit follow it.
         for unit in reversed(units):
             if self._status(unit, unit.name in needed) is None:
                 found.insert(0, unit)

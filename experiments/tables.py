@@ -20,7 +20,7 @@ RANDOM_SEGMENTS = {
     "nsp_training": ("training segments", "train"),
     "nsp_held_out": ("held-out segments", "eval"),
 }
-# What the paper reports of a row, in the order of its columns.
+# The paper's figures of a row, in the order of its columns.
 RELATIVE_THROUGHPUT = "relative throughput"
 PUBLISHED_COLUMNS = (
     "million parameters",

@@ -23,8 +23,8 @@ POOLING = (
 )
 
 
-# What another task may change of an architecture: no weight of the encoder
-# depends on it.
+# Settings of an architecture that another task may change: no weight of the
+# encoder depends on them.
 TASK_SETTINGS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",

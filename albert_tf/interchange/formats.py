@@ -220,7 +220,7 @@ def format_at(directory: str, names: Sequence[str]) -> str | None:
         rows = ["model_directory" if "albert_tf" in values else "huggingface"]
     for name in rows:
         row = FORMATS[name]
-        # Else a README.md alone would be a preset of KerasHub.
+        # Without this a README.md alone would be a preset of KerasHub.
         if row.last in names and row.files.issuperset(names):
             return name
     return None

@@ -28,7 +28,7 @@ from albert_tf.modeling.weights.pretrained import StoredModel
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 
-# What embeddings are rounded up by, at most: to a multiple of 128.
+# Rows by which embeddings are rounded up, at most: to a multiple of 128.
 _MAX_PADDING = 128
 
 

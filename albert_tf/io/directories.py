@@ -126,7 +126,7 @@ def local_directory(
         yield directory
         return
     directory = directory.rstrip("/")
-    # Nothing is beside a whole bucket.
+    # A whole bucket has no neighbours.
     is_bucket = re.fullmatch(r"[^/]*//[^/]*", directory)
     lock = f"{directory}{'/' if is_bucket else ''}{_LOCK}"
     files.makedirs(os.path.dirname(lock))

@@ -20,7 +20,7 @@ _NULS: dict[tuple[bool, ...], str] = {
     (False, True, True, True): "UTF-32LE",
     (True, True, True, False): "UTF-32BE",
 }
-# What else may have the name of a text file, by its first bytes.
+# Other formats that may have the name of a text file, by their first bytes.
 _OTHERS = {
     b"PK\x03\x04": "an Excel workbook or another ZIP archive",
     b"\xd0\xcf\x11\xe0": "an Excel workbook",

@@ -48,7 +48,7 @@ _DISK_FULL = (ENOSPC, EDQUOT)
 
 Path = str | os.PathLike[str]
 
-# What zipfile raises for files that are damaged, or no zip files.
+# Errors that zipfile raises for files that are damaged, or no zip files.
 ZIP_FAULTS = (
     zipfile.BadZipFile,
     zlib.error,

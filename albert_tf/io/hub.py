@@ -18,9 +18,9 @@ from albert_tf.config import UserError
 SCHEME = "hf://"
 _REPOSITORY = r"[\w.-]+/[\w.-]+"
 _FORM = re.compile(rf"{SCHEME}({_REPOSITORY})(?:@([^\s@]+?))?/?")
-# What the client's requests give as their origin.
+# The origin that the client's requests name.
 _LIBRARY = "albert_tf"
-# What the client raises beside errors of its own; others are bugs.
+# Errors that the client raises beside its own; others are bugs.
 _FAILURES = (OSError, ValueError, RuntimeError)
 # Released under the owner `albert`; the name alone is in many tutorials.
 _RELEASED = re.compile(r"albert-(base|large|xlarge|xxlarge)-v[12]")

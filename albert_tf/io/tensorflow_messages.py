@@ -9,9 +9,9 @@ _BEFORE = re.compile(
     r"(?:Graph execution error:|Detected at node |<stack traces unavailable>"
     r"|Node: |\d+ root error\(s\) found\.| +File \"|\s*$)"
 )
-# What stands in front of a reason on its own line.
+# The text before a reason on its own line.
 _PREFIX = re.compile(r"(?: *\(\d+\) [\w ]+: )?(?:\{\{[^\n{}]*\}\} )*")
-# What follows a reason: the nodes, each on a line, or the operation.
+# The text after a reason: the nodes, each on a line, or the operation.
 _NODES = re.compile(r"\n\s*\[\[|\s*\[Op:\w+\](?: name: ?\w*)?$")
 
 

@@ -14,7 +14,7 @@ from albert_tf.io.safetensors_header import Tensor
 from albert_tf.io.torch_pickle import STORAGES, Stored, load_pickle
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-# What the modules of Python raise for damaged files, beside ValueError.
+# Errors that Python's modules raise for damaged files, beside ValueError.
 _DAMAGED = (
     *(AttributeError, LookupError, TypeError, EOFError, RuntimeError),
     *(zipfile.BadZipFile, struct.error),

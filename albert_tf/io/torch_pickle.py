@@ -101,7 +101,7 @@ class _Machine:
         self.stack.append(_called(function, arguments))
 
     def drop(self, _: Any) -> None:
-        # Notes of torch beside a dictionary.
+        # It holds torch's notes on a dictionary, which are not needed.
         self.stack.pop()
 
 

@@ -248,7 +248,7 @@ class FinetuningJob(Job):
             )
             write_comparison(self.run_dir, step, comparison)
         except Exception as error:
-            # Nothing that fails here may cost the finished model.
+            # A failure here must not cost the finished model.
             self.log(
                 "The comparison with a simple model failed "
                 f"({type(error).__name__}: {error}); the model is complete."

@@ -41,7 +41,7 @@ class MovingAverage:
         """Moves an average, or a replica's copy, after earlier `steps`."""
         n = ops.cast(steps, "float32")
         decay = ops.minimum(self.decay, (1.0 + n) / (10.0 + n))
-        # Unlike d · a + (1 - d) · w exact where weight and average are equal.
+        # This form, unlike d · a + (1 - d) · w, is exact where both are equal.
         step = (1.0 - decay) * (ops.cast(weight, "float32") - average)
         average.assign(average + step)
 

@@ -22,7 +22,7 @@ from albert_tf.tasks.kinds.classification import (
 
 # Labels of pairs in `sentence_order`, in the order of the head's logits.
 SENTENCE_ORDERS = ("in order", "swapped")
-# What items are, for messages.
+# The kinds of items, for messages.
 _ONE_STRING = "one string"
 _TWO_STRINGS = "two strings (on a line, with a tab between them)"
 
@@ -90,7 +90,7 @@ class BasePredictor(abc.ABC):
     pairs: bool | None = None
     # The columns of the model's task, as `--columns` has them.
     columns: Sequence[str] = ()
-    # What stands between several labels in one text; "" if unknown.
+    # The separator of several labels in one text; "" if unknown.
     label_separator: str = ""
     # The kind of the task that the model was fine-tuned for, if known.
     own_kind: Kind | None = None

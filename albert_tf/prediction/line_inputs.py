@@ -22,7 +22,7 @@ from albert_tf.tasks.formats.tables import refuse_line_ends
 _NAMES = {n for f in (PAIR, QUESTION, CHOICES) for n in f.columns} | {
     *("label", "sentence", "sentence1", "sentence2")
 }
-# What the name of a column looks like.
+# The form of a column's name.
 _NAME = re.compile(r"[^\W\d][\w.-]*")
 
 

@@ -16,7 +16,7 @@ _PARQUET_ROWS = 1024
 # The key of what Arrow's metadata say of columns to pandas, which reads no
 # others. `datasets` reads others too, and finds the names of its classes.
 _OF_PANDAS = b"pandas"
-# What pandas calls the types of added columns.
+# The names that pandas gives the types of added columns.
 _PANDAS_TYPES = {
     "string": ("unicode", "object"),
     "double": ("float64", "float64"),

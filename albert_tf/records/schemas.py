@@ -142,7 +142,7 @@ def parse_columns(
     dtypes = [tf.as_dtype(feature.dtype) for feature in RECORD_SPECS[kind]]
 
     def parse(records: Sequence[bytes]) -> Any:
-        # What tf.io.parse_example calls, without 1.5 ms of Python.
+        # tf.io.parse_example calls this too, after 1.5 ms of Python.
         return tf.raw_ops.ParseExampleV2(
             serialized=tf.constant(records, tf.string),
             names=[],

@@ -34,7 +34,7 @@ CONFIGS: dict[str, type] = {
     "finetune": FinetuneConfig,
     "embeddings": EmbeddingConfig,
 }
-# What each job does, for messages.
+# The work of each job, for messages.
 _WORK = {
     "pretrain": "pretraining",
     "finetune": "fine-tuning",
@@ -42,7 +42,7 @@ _WORK = {
 }
 # Key of the numbers of examples, which earlier versions did not record.
 NUM_EXAMPLES = "num_examples"
-# What has a digest in config.json, for messages.
+# Inputs that have a digest in config.json, for messages.
 _WITH_DIGESTS = {
     "train_examples": "the training data",
     "train_data": "the training data",

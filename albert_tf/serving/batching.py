@@ -165,7 +165,7 @@ class Batcher:
         except UserError as error:
             if len(requests) == 1:
                 return [error]
-            # What the model refuses must not fail the others.
+            # A request that the model refuses must not fail the others.
             half = len(requests) // 2
             return [
                 result

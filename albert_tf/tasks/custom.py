@@ -265,7 +265,7 @@ def _read_inferred(
     if training in ("", path):
         roles = infer_columns(rows, labelled=labelled, label=label, flags=flags)
     else:
-        # What is logged, and which rows are bad, is for its own reading.
+        # Messages, and lists of bad rows, belong to its own reading.
         of_training = read_rows(training, lambda line: None, reading)
         roles = infer_columns(of_training, label=label, flags=flags)
     return examples_of(rows, roles, labelled)

@@ -35,7 +35,7 @@ DECODING_SETTINGS = (
     *("max_answer_length", "word_boundaries", "temperature"),
 )
 
-# What transformers calls the classes of a model that nobody gave names.
+# The names in transformers of classes that nobody named.
 _UNNAMED = re.compile(r"LABEL_\d+")
 
 _Value = TypeVar("_Value")

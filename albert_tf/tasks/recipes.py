@@ -33,7 +33,7 @@ _OTHER_TASK = {
 _SMALL_LORA_FACTOR = 3.0
 
 
-# What decides the length of training; a recipe's warm-up is for its own length.
+# Settings of the length of training; a recipe's warm-up is for its own length.
 _LENGTHS = {"num_train_epochs", "num_train_steps"}
 
 
@@ -106,7 +106,7 @@ def _fitting(
     if is_text:
         pooling = "pair_mean" if is_pair else "mean"
         settings["pooling"] = pooling + ("_ngrams" if ngrams else "")
-    # What follows from the task's texts, not from the model.
+    # The length follows from the task's texts, not from the model.
     if "max_seq_length" in task.paper_settings:
         settings["max_seq_length"] = task.paper_settings["max_seq_length"]
     return Recipe(
@@ -167,7 +167,7 @@ def with_recipe(
         rate = known["learning_rate"] * recipe.lora_factor
         known["learning_rate"] = float(f"{rate:g}")
     changes = {n: v for n, v in known.items() if n not in TASK_SETTINGS}
-    # What the given settings say of the others, such as those of another run.
+    # A given setting also decides others, such as those of another run.
     if given.get("num_train_epochs"):
         changes |= {"num_train_steps": 0}
     if given.get("num_warmup_steps") == 0:

@@ -121,7 +121,7 @@ class HeldOut:
                 f"--dev_fraction={DEFAULT_FRACTION} holds out a tenth of them.",
             )
             return self.reader.read(data_dir, split, log)
-        # What there is to say of the file is logged once, with train.
+        # The messages on the file are logged once, with train.
         inner_log = log if split == TRAIN else lambda line: None
         examples = self.reader.read(data_dir, TRAIN, inner_log)
         is_dev = divided(examples, self.split, self.labelled)

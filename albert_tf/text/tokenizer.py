@@ -40,7 +40,7 @@ KINDS: tuple[type[Tokenizer], ...] = (
     SentencePieceTokenizer,
     WordPieceTokenizer,
 )
-# What is downloaded of a model on the hub.
+# Files that are downloaded of a model on the hub.
 HUB_FILES = (
     *(kind.vocabulary_file for kind in KINDS),
     JSON_FILE,

@@ -44,7 +44,7 @@ from albert_tf.text.tokenizer_json import (
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 _ONE_SPACE = replacement("Regex", " {2,}", " ")
-# How a WordPiece tokenizer splits texts into words: as that of BERT.
+# The splits of texts into words before WordPiece, as BERT's tokenizer has them.
 _WORD_SPLITS = (
     [{"type": "BertPreTokenizer"}],
     *(word_splits(tokenize_chinese_chars=value) for value in (True, False)),

@@ -18,7 +18,7 @@ from albert_tf.text.normalization import (
 )
 from albert_tf.text.offsets import character_offsets, cluster_marks
 
-# What a piece that continues a word begins with.
+# The prefix of a piece that continues a word.
 CONTINUATION = "##"
 
 # Longer words are one unknown piece, as in google-research/albert.
@@ -50,7 +50,7 @@ _BY_CATEGORY = _codes_by_category()
 CONTROL = CharacterClass(
     (_BY_CATEGORY["Cc"] | _BY_CATEGORY["Cf"] | {0xFFFD}) - {*b"\t\n\r"}
 )
-# What NFD splits off as accents.
+# Characters that NFD splits off as accents.
 MARKS = CharacterClass(_BY_CATEGORY["Mn"])
 
 # ASCII's $+<=>^`|~ too, which Unicode counts among the symbols.

@@ -48,7 +48,7 @@ from benchmarks.workload import Workload
 from bin import command_line
 
 FLAGS = flags.FLAGS
-# What JSON holds of a step on a chip.
+# The JSON of a step on a chip.
 Row = dict[str, Any]
 
 _GIB = 2**30

@@ -203,7 +203,7 @@ def run(program: Program, repeats: int) -> dict[str, Any]:
 def tpu_devices(topology: str) -> Sequence[Any]:
     """Returns the chips of a topology, which this machine need not have."""
     os.environ.update(
-        # Nothing is asked of a cloud's metadata server.
+        # A cloud's metadata server is not asked.
         TPU_SKIP_MDS_QUERY="1",
         # Others may compile too: no device is taken.
         ALLOW_MULTIPLE_LIBTPU_LOAD="1",

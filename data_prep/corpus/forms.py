@@ -11,7 +11,7 @@ from data_prep.corpus.arrow_texts import STREAM_SUFFIX
 from data_prep.corpus.listing import FORM_OF_SUFFIX, text_suffix
 from data_prep.corpus.text_files import OpenFile, open_text
 
-# What to do with files that are no text, but would be read as such with their
+# Advice for files that are no text, but would be read as such with their
 # separators or tags.
 _TABLE = (
     "a table is no text; write its column of texts as lines of JSON, for "

@@ -155,7 +155,7 @@ class PunktSplitter(SentenceSplitter):
     def __init__(self, parameters: Any) -> None:
         from nltk.tokenize import punkt
 
-        # Unlike NLTK's dict it does not grow with every new word it is asked.
+        # A Counter does not grow with every word that it is asked for.
         parameters.ortho_context = Counter(parameters.ortho_context)
         self._parameters = parameters
         self._tokenizer = punkt.PunktSentenceTokenizer(parameters)
@@ -238,7 +238,7 @@ class PunktSplitter(SentenceSplitter):
         while len(text) - position > _MAX_CHARS:
             end = _piece_end(text, position, _MAX_CHARS)
             spans = list(self._tokenizer.span_tokenize(text[position:end]))
-            # What the last sentence lacks is in the next piece.
+            # The rest of the last sentence is in the next piece.
             begun = spans.pop()[0] if len(spans) > 1 else end - position
             sentences += [text[position + a : position + b] for a, b in spans]
             position += begun

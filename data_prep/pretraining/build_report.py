@@ -25,7 +25,7 @@ from data_prep.pretraining.build_plan import BuildPlan
 from data_prep.pretraining.record_maker import DOCUMENT_TOKENS
 
 REPORT_FILE = "report.html"
-# What shapes the shards beside this code.
+# Libraries that shape the shards beside this code.
 _PACKAGES = ("numpy", "nltk", "sentencepiece")
 # Counts of what is left out, in words; those of splits begin with skipped/.
 _LEFT_OUT = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from data_prep.corpus.reading import UnitDocument
 
-# How lines are stored; they hold no line end but their own.
+# The form of stored lines; they hold no line end but their own.
 _TEXT = {"encoding": "utf-8", "newline": "\n"}
 # Characters that wait in memory, all groups together.
 _WAITING_CHARS = 16_000_000

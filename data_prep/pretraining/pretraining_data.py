@@ -62,11 +62,11 @@ def _beam_runner(
         ) from None
     finally:
         logging.disable(logging.NOTSET)
-    # Nothing to release: each pipeline ends where it is run.
+    # It has nothing to release: each pipeline ends where it is run.
     return contextlib.nullcontext(BeamRunner(output_dir, workers, options))
 
 
-# What carries out the parts of a build that read the whole corpus; of one
+# Runners of the parts of a build that read the whole corpus; of one
 # plan all write the same bytes. Each takes the output directory, the number of
 # workers, options of its own and a progress display, and has the methods of
 # LocalRunner.

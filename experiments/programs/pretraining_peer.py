@@ -29,7 +29,7 @@ from experiments.programs.transformers_albert import (
     inputs_of_transformers,
 )
 
-# What the Trainer of transformers does not decay.
+# Names of weights that the Trainer of transformers does not decay.
 _NOT_DECAYED = ("bias", "LayerNorm", "layer_norm")
 
 

@@ -18,7 +18,7 @@ from albert_tf.modeling.heads.ngrams import (
     ngram_vector,
 )
 
-# What such heads read.
+# The input of such heads.
 TEXT_VECTOR = "text_vector"
 POOLED_OUTPUT = "pooled_output"
 # The pooling that other libraries have too.
@@ -68,7 +68,7 @@ EMBEDDINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-# What becomes of a vector's length; the names are options of heads.
+# The scalings of a vector; the names are options of heads.
 LENGTHS: dict[str, Callable[[Tensor], Tensor]] = {
     "any": lambda vectors: vectors,
     "unit": lambda vectors: ops.normalize(vectors, axis=-1),

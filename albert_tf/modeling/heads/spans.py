@@ -226,7 +226,7 @@ class AnswerableSpanHead(Head):
             outputs["end_logits"] = masked(end_logits)[:, 0]
         if training:
             return outputs
-        # What Keras infers without a length must hold for the longest, too.
+        # A shape that Keras infers without a length must fit the longest too.
         most = self.config.max_position_embeddings
         log_probs, starts = _likeliest(
             start_logits, min(self.start_n_top, most)

@@ -23,8 +23,8 @@ from albert_tf.config import (
 from albert_tf.modeling.heads import HEADS, Head
 from albert_tf.modeling.weights.names import check_groups, file_groups
 
-# What decides the shapes and the attention heads. A file must have it: others
-# take other defaults, and no shape shows the number of attention heads.
+# Settings of the shapes and of the attention heads. A file must have them:
+# others take other defaults, and no shape shows the number of attention heads.
 _ARCHITECTURE = (
     "vocab_size",
     "embedding_size",
@@ -33,7 +33,7 @@ _ARCHITECTURE = (
     "num_attention_heads",
     "intermediate_size",
 )
-# What transformers has no name for.
+# Settings that transformers has no name for.
 _NOT_THEIRS = ("sharing", "pooling", "always_project_embeddings")
 # The pooling of transformers, which a file does not name.
 _POOLING = "first"
@@ -44,7 +44,7 @@ _MAX_LABELS = 1 << 16
 _ACTIVATIONS = {
     **dict.fromkeys(("gelu_pytorch_tanh", "gelu_fast"), "gelu"),
     **dict.fromkeys(("gelu_accurate", "gelu_python_tanh"), "gelu"),
-    # What is written for "gelu".
+    # This is written for "gelu".
     "gelu_new": "gelu",
     "gelu_python": "gelu_exact",
     "gelu": "gelu_exact",

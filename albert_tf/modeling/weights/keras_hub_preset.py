@@ -29,7 +29,7 @@ _TASK_FILE = "task.json"
 WEIGHTS_FILE = "model.weights.h5"
 _TASK_WEIGHTS_FILE = "task.weights.h5"
 
-# What is downloaded of one on the hub.
+# Files that are downloaded of one on the hub.
 HUB_FILES = (
     *(WEIGHTS_FILE, _TASK_WEIGHTS_FILE, "preprocessor.json"),
     "assets/tokenizer/vocabulary.spm",

@@ -17,7 +17,7 @@ from albert_tf.modeling.weights.weights_file import (
 )
 from albert_tf.text import tokenizer
 
-# What is downloaded of a model; large ones are in several files.
+# Files that are downloaded of a model; large ones are in several.
 FILES = (
     *(pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE),
     *(f"{pretrained.WEIGHTS_FILE}{INDEX_SUFFIX}", "model-*-of-*.safetensors"),

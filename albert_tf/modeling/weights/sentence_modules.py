@@ -15,7 +15,7 @@ MODULES_FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
 _SETTINGS_FILE = "config_sentence_transformers.json"
 _POOLING_DIRECTORY = "1_Pooling"
-# What `write_modules` writes, and what is read.
+# Files that `write_modules` writes and `read_modules` reads.
 FILES = (MODULES_FILE, LENGTH_FILE, _POOLING_DIRECTORY)
 _KINDS = ("Transformer", "Pooling", "Normalize")
 HUB_FILES = (

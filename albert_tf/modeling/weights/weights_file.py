@@ -255,7 +255,7 @@ def _indexed_tensors(index: str) -> dict[str, _Place]:
     """Returns the location of each array of the files that an index names."""
     where = read_json(index).get("weight_map")
     names = where.values() if isinstance(where, dict) else ()
-    # Nothing but names: a path could lead anywhere.
+    # Names alone are allowed: a path could lead anywhere.
     is_plain = all(
         type(name) is str
         and name.endswith(_SUFFIXES)

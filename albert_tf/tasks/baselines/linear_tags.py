@@ -15,7 +15,7 @@ _LONGEST_AFFIX = 4
 # Columns that the features are hashed to.
 _NUM_FEATURES = 1 << 18
 _EPOCHS = 10
-# How characters show in a word's shape; a run of one sort shows once.
+# The letters of a word's shape; a run of one sort of characters gives one.
 _SHAPES = ((r"[^\W\d_]+", "a"), (r"\d+", "0"))
 
 

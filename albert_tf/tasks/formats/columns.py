@@ -9,7 +9,7 @@ from albert_tf.tasks.examples import Example, MultiLabelExample
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import Rows, about_header, differs_in_case
 
-# Whether an annotator accepted the labels of a row, in Prodigy's exports.
+# Prodigy's column of whether an annotator accepted the labels of a row.
 _ANSWER = "answer"
 _ACCEPTED, _OTHERS = "accept", {"reject", "ignore"}
 

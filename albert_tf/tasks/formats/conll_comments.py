@@ -79,7 +79,7 @@ class _Words:
         head = [*itertools.takewhile(lambda ln: ln.has_sign, block)]
         words = block[len(head) :]
         width = usual_width(words) if words else self._width
-        # What stands before a comment is no word.
+        # Lines up to the last comment are no words.
         for number in range(len(head), 0, -1):
             if self._is_comment(head[number - 1], width):
                 return block[number:]

@@ -26,7 +26,7 @@ class Number(str):
     __slots__ = ()
 
 
-# What the json module raises, and for values nested too deeply.
+# Errors that the json module raises, the second for values nested too deeply.
 JSON_FAULTS = (ValueError, RecursionError)
 
 

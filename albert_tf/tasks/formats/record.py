@@ -149,7 +149,7 @@ class Record:
         if not isinstance(texts, str):
             found = texts
         elif self.values[name] is None:
-            # What is not known is not "no labels".
+            # An unknown value does not mean "no labels".
             found = None
         elif _LIST.match(texts):
             found = listed_in(texts)

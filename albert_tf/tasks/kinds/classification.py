@@ -36,9 +36,9 @@ from albert_tf.tasks.number_labels import is_number
 _MAX_MATRIX_LABELS = 100
 # More labels than this, and than half the examples, are likely a mistake.
 _MANY = 20
-# What databases, R and pandas write or read as no value, SNLI for a pair
-# without a majority, and the folder of IMDB's unlabelled texts; "None" and "NA"
-# may well be classes.
+# Missing values as databases, R and pandas write or read them, SNLI's mark of a
+# pair without a majority, and the folder of IMDB's unlabelled texts; "None" and
+# "NA" may well be classes.
 _MISSING = {"\\N", "NULL", "null", "NaN", "nan", "<NA>", "#N/A", "-", "unsup"}
 _QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
 # A list of several labels, as programs print it.

@@ -205,7 +205,7 @@ class Spans(Kind):
         )
         valid = valid[max_context[first[valid]] == 1]
         starts, ends = starts[first[valid]], ends[last[valid]]
-        # Not white space alone, nor up to the last [SEP], which ends at -1.
+        # White space is no answer, nor is a span up to the last [SEP] (-1).
         visible = starts < ends
         return starts[visible], ends[visible], scores[valid][visible]
 

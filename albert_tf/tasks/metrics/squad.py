@@ -85,7 +85,7 @@ def answer_scores(question: Question, prediction: str) -> tuple[float, float]:
     ] or [""]
     exact = [exact_match(gold, prediction) for gold in golds]
     f1 = [token_f1(gold, prediction) for gold in golds]
-    # Unlike version 1.1, F1 is 1 where neither has words.
+    # F1 is 1 where neither has words; version 1.1 has 0 there.
     return max(exact), max(a or b for a, b in zip(f1, exact, strict=True))
 
 

@@ -104,8 +104,8 @@ class Evaluator:
         those of the losses.
         """
         results = self._step(
-            batch["input_ids"].shape,
             distribute_rows(self.strategy, batch),
+            shape=batch["input_ids"].shape,
             num_applications=num_applications,
             with_outputs=with_outputs,
         )
@@ -130,12 +130,12 @@ class Evaluator:
         return outputs
 
     def _distributed_step(
-        self, batch: dict, *, with_outputs: bool, **options: Any
+        self, batch: dict, *, num_applications: int | None, with_outputs: bool
     ) -> tuple[WeightedSums, Tensors]:
         step = functools.partial(
             self._evaluate_replica,
+            num_applications=num_applications,
             with_outputs=with_outputs,
-            **options,
         )
         sums, arrays = self.strategy.run(step, args=(batch,))
         if with_outputs and self.strategy.num_replicas_in_sync > 1:

@@ -32,7 +32,9 @@ class GradientComputation:
         self._model = model
         self._training_loss = training_loss
         self._variables = list(variables)
-        self._compute = TracePerShape(self._forward_and_backward, xla=xla)
+        self._compiled_piece = TracePerShape(
+            self._forward_and_backward, xla=xla
+        )
 
     def _forward_and_backward(
         self,
@@ -62,15 +64,15 @@ class GradientComputation:
             if gradient is not None
         }
 
-    def __call__(
+    def over_rows(
         self,
         features: Features,
         keys: tf.Tensor,
         factors: Mapping[str, tf.Tensor],
         *,
         micro_batch_size: int,
-        num_applications: int | None = None,
-        part_widths: Sequence[int] = (),
+        num_applications: int | None,
+        part_widths: Sequence[int],
     ) -> Results:
         """Returns losses, metrics and gradients over all rows.
 
@@ -84,11 +86,11 @@ class GradientComputation:
         """
 
         def compute(features: Features, keys: tf.Tensor) -> Results:
-            return self._compute(
-                features["input_ids"].shape,
+            return self._compiled_piece(
                 features,
                 keys,
                 factors,
+                shape=features["input_ids"].shape,
                 num_applications=num_applications,
             )
 

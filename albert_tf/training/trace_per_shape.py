@@ -21,11 +21,11 @@ class TracePerShape:
         self._by_shape: dict[tuple, Callable] = {}
 
     def __call__(
-        self, shape: Sequence[int], *args: object, **options: object
+        self, *args: object, shape: Sequence[int], **options: object
     ) -> Any:
         """Returns the result, by the trace for the batch's shape and options.
 
-        `shape` is that of `input_ids`; the other arguments are the function's.
+        `shape` is that of `input_ids`; the function takes all but it.
         """
         key = tuple(shape), tuple(options.items())
         if key not in self._by_shape:

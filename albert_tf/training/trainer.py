@@ -9,7 +9,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -120,7 +120,7 @@ class Trainer(Evaluator):
                 self._average = MovingAverage(
                     self._trained, optimizer.ema_decay
                 )
-        self._compute_gradients = GradientComputation(
+        self._local_gradients = GradientComputation(
             model, training_loss, self._trained, xla=training.xla
         )
         self._update = VariableUpdate(
@@ -251,9 +251,9 @@ class Trainer(Evaluator):
     ) -> StepResult:
         """Returns the result of one step, in parts of the batch's widths."""
         result = self._compiled_step(
-            batch["input_ids"].shape,
             distribute_rows(self.strategy, _per_row(batch)),
             *controls,
+            shape=batch["input_ids"].shape,
             num_applications=num_applications,
             part_widths=self.part_widths(batch),
         )
@@ -268,10 +268,10 @@ class Trainer(Evaluator):
         """Returns the results of the steps of one compiled loop."""
         stack = self._stack(batches)
         columns = self._compiled_loop(
-            stack["input_ids"].shape,
             distribute_rows(self.strategy, stack, axis=1),
             tf.constant(len(batches)),
             *controls,
+            shape=stack["input_ids"].shape,
             num_applications=num_applications,
         )
         columns = tf.nest.map_structure(lambda column: column.numpy(), columns)
@@ -299,14 +299,16 @@ class Trainer(Evaluator):
         batch: dict,
         loss_limit: tf.Tensor,
         stop_requested: tf.Tensor,
-        **options: Any,
+        *,
+        num_applications: int | None = None,
+        part_widths: Sequence[int] = (),
     ) -> StepResult:
-        """Returns the result of a step in a graph, see `train_steps`.
-
-        `options` are those of GradientComputation: `num_applications` and
-        `part_widths`.
-        """
-        step = functools.partial(self._replica_train_step, **options)
+        """Returns the result of a step in a graph, see `train_steps`."""
+        step = functools.partial(
+            self._replica_train_step,
+            num_applications=num_applications,
+            part_widths=part_widths,
+        )
         arguments = (batch, loss_limit, stop_requested)
         return self._first(self.strategy.run(step, args=arguments))
 
@@ -358,7 +360,8 @@ class Trainer(Evaluator):
         features: dict,
         loss_limit: tf.Tensor,
         stop_requested: tf.Tensor,
-        **options: Any,
+        num_applications: int | None,
+        part_widths: Sequence[int],
     ) -> StepResult:
         """Takes a step on a replica's batch, together with the others.
 
@@ -371,10 +374,11 @@ class Trainer(Evaluator):
             self.training_loss.label_weights(features)
         )
         scale = self._loss_scale.value()
-        sums, gradients = self._gradients(
+        sums, gradients = self._reduced_gradients(
             features,
             self.training_loss.factors(label_weights, scale),
-            **options,
+            num_applications,
+            part_widths,
         )
         stop_requested, sums = reduced_scalars((stop_requested, sums))
         loss = self.training_loss.reported(sums, label_weights)
@@ -405,11 +409,12 @@ class Trainer(Evaluator):
             self._training_config.num_train_steps,
         )
 
-    def _gradients(
+    def _reduced_gradients(
         self,
         features: dict,
         factors: dict[str, tf.Tensor],
-        **options: Any,
+        num_applications: int | None,
+        part_widths: Sequence[int],
     ) -> tuple[WeightedSums, dict[str, tf.Tensor]]:
         """Returns the replica's sums, and the global batch's gradients.
 
@@ -421,14 +426,15 @@ class Trainer(Evaluator):
         """
         features = dict(features)
         numbers = features.pop("example_numbers")
-        sums, local = self._compute_gradients(
+        sums, local = self._local_gradients.over_rows(
             features,
             example_keys(
                 self._training_config.seed, self.optimizer.iterations, numbers
             ),
             factors,
             micro_batch_size=self._micro_batch_size(numbers.shape[0]),
-            **options,
+            num_applications=num_applications,
+            part_widths=part_widths,
         )
         reached = [v.path for v in self._trained if v.path in local]
         reduced = all_reduce([local[path] for path in reached])

@@ -168,7 +168,7 @@ def compile_nothing(monkeypatch):
                     learning_rate=0.1,
                     skipped=bad,
                     nonfinite=bad,
-                    stop_requested=float(controls["stop_requested"]),
+                    stop_requests=float(controls["stop_requested"]),
                     loss_scale=1.0,
                 )
             )

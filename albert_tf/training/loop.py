@@ -161,7 +161,7 @@ class _Loop:
                 better = log_and_evaluate(
                     self.state, self.stragglers, results[-1]
                 )
-                self._save_or_stop(better, bool(results[-1].stop_requested))
+                self._save_or_stop(better, bool(results[-1].stop_requests))
 
     def _changes_of_batches(self) -> set[int]:
         """Returns the steps where masks, shards or depth change."""
@@ -297,8 +297,8 @@ class _Loop:
     def _stops_at_once(self) -> bool:
         """Returns whether a signal ends the run without another step.
 
-        Several workers stop together: the all-reduced `stop_requested` of a
-        step reports the signal to each.
+        Several workers stop together: the all-reduced `stop_requests` of a
+        step report the signal to each.
         """
         here = self.interruption.received is not None
         return here and is_alone(self.trainer.strategy)

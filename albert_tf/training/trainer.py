@@ -48,6 +48,13 @@ def _per_row(batch: Batch) -> Batch:
     return {n: value for n, value in batch.items() if n != "part_widths"}
 
 
+class Controls(NamedTuple):
+    """What the loop decides about a step, see `train_steps`."""
+
+    loss_limit: tf.Tensor
+    stop_requested: tf.Tensor
+
+
 class StepResult(NamedTuple):
     """What a training step returns: tensors in its graph, else floats.
 
@@ -60,7 +67,7 @@ class StepResult(NamedTuple):
         skipped: 1 if no weight and no moment was changed; the step counts.
         nonfinite: 1 if that was for a value that is not finite (and no mere
             overflow that a smaller loss scale will cure).
-        stop_requested: the number of replicas whose worker is to stop.
+        stop_requests: the number of replicas whose worker is to stop.
         loss_scale: 1 except under float16.
     """
 
@@ -70,7 +77,7 @@ class StepResult(NamedTuple):
     learning_rate: float
     skipped: float
     nonfinite: float
-    stop_requested: float
+    stop_requests: float
     loss_scale: float
 
 
@@ -232,9 +239,9 @@ class Trainer(Evaluator):
             loss_limit: the largest loss of a step that changes weights.
             stop_requested: whether this worker is to stop.
         """
-        controls = (
-            tf.constant(loss_limit, tf.float32),
-            tf.constant(float(stop_requested)),
+        controls = Controls(
+            loss_limit=tf.constant(loss_limit, tf.float32),
+            stop_requested=tf.constant(float(stop_requested)),
         )
         if self._training_config.steps_per_loop == 1:
             return [
@@ -246,13 +253,13 @@ class Trainer(Evaluator):
     def _run_step(
         self,
         batch: Batch,
-        controls: tuple[tf.Tensor, tf.Tensor],
+        controls: Controls,
         num_applications: int | None,
     ) -> StepResult:
         """Returns the result of one step, in parts of the batch's widths."""
         result = self._compiled_step(
             distribute_rows(self.strategy, _per_row(batch)),
-            *controls,
+            controls,
             shape=batch["input_ids"].shape,
             num_applications=num_applications,
             part_widths=self.part_widths(batch),
@@ -262,7 +269,7 @@ class Trainer(Evaluator):
     def _run_loop(
         self,
         batches: Sequence[Batch],
-        controls: tuple[tf.Tensor, tf.Tensor],
+        controls: Controls,
         num_applications: int | None,
     ) -> list[StepResult]:
         """Returns the results of the steps of one compiled loop."""
@@ -270,7 +277,7 @@ class Trainer(Evaluator):
         columns = self._compiled_loop(
             distribute_rows(self.strategy, stack, axis=1),
             tf.constant(len(batches)),
-            *controls,
+            controls,
             shape=stack["input_ids"].shape,
             num_applications=num_applications,
         )
@@ -297,9 +304,7 @@ class Trainer(Evaluator):
     def graph_step(
         self,
         batch: dict,
-        loss_limit: tf.Tensor,
-        stop_requested: tf.Tensor,
-        *,
+        controls: Controls,
         num_applications: int | None = None,
         part_widths: Sequence[int] = (),
     ) -> StepResult:
@@ -309,14 +314,13 @@ class Trainer(Evaluator):
             num_applications=num_applications,
             part_widths=part_widths,
         )
-        arguments = (batch, loss_limit, stop_requested)
-        return self._first(self.strategy.run(step, args=arguments))
+        return self._first(self.strategy.run(step, args=(batch, controls)))
 
     def _distributed_train_loop(
         self,
         stack: dict,
         num_steps: tf.Tensor,
-        *controls: tf.Tensor,
+        controls: Controls,
         num_applications: int | None,
     ) -> StepResult:
         """Returns the results `[num_steps]` of the first batches' steps."""
@@ -326,9 +330,7 @@ class Trainer(Evaluator):
                 lambda stack: {name: v[number] for name, v in stack.items()},
                 args=(stack,),
             )
-            return self.graph_step(
-                batch, *controls, num_applications=num_applications
-            )
+            return self.graph_step(batch, controls, num_applications)
 
         # The step is traced before the loop, which has to know its result.
         step = tf.function(
@@ -358,8 +360,7 @@ class Trainer(Evaluator):
     def _replica_train_step(
         self,
         features: dict,
-        loss_limit: tf.Tensor,
-        stop_requested: tf.Tensor,
+        controls: Controls,
         num_applications: int | None,
         part_widths: Sequence[int],
     ) -> StepResult:
@@ -380,11 +381,11 @@ class Trainer(Evaluator):
             num_applications,
             part_widths,
         )
-        stop_requested, sums = reduced_scalars((stop_requested, sums))
+        stop_requests, sums = reduced_scalars((controls.stop_requested, sums))
         loss = self.training_loss.reported(sums, label_weights)
         norm = tf.linalg.global_norm(list(gradients.values()))
         finite = tf.math.is_finite(loss) & tf.math.is_finite(norm)
-        usable = finite & (loss <= loss_limit)
+        usable = finite & (loss <= controls.loss_limit)
         overflow = tf.math.is_finite(loss) & (scale > 1.0)
         result = StepResult(
             sums,
@@ -393,7 +394,7 @@ class Trainer(Evaluator):
             learning_rate=self._learning_rate(),
             skipped=tf.cast(~usable, tf.float32),
             nonfinite=tf.cast(~(finite | overflow), tf.float32),
-            stop_requested=stop_requested,
+            stop_requests=stop_requests,
             loss_scale=tf.convert_to_tensor(scale),
         )
         gradients = self._clipped(gradients, norm)

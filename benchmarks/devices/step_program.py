@@ -21,7 +21,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
 
-from albert_tf.training.trainer import Trainer
+from albert_tf.training.trainer import Controls, Trainer
 from benchmarks.training_probe import make_probe
 from benchmarks.workload import Workload, random_batch
 
@@ -66,12 +66,12 @@ def write_step_program(
     strategy = OneOfManyStrategy(num_replicas) if num_replicas > 1 else None
     trainer = make_probe(work, strategy=strategy)
     batch = {n: tf.constant(v) for n, v in random_batch(work).items()}
-    controls = {
-        "loss_limit": tf.constant(np.inf, tf.float32),
-        "stop_requested": tf.constant(0.0),
-    }
+    controls = Controls(
+        loss_limit=tf.constant(np.inf, tf.float32),
+        stop_requested=tf.constant(0.0),
+    )
     step = tf.function(
-        lambda batch, controls: trainer.graph_step(batch, **controls),
+        lambda batch, controls: trainer.graph_step(batch, controls),
         autograph=False,
         jit_compile=True,
     )
@@ -82,7 +82,7 @@ def write_step_program(
         "num_replicas": num_replicas,
         # TensorFlow orders a graph's arguments and results like this.
         "batch": sorted(batch),
-        "controls": sorted(controls),
+        "controls": Controls._fields,
         "state": [_summary(name, value) for name, value in state],
         "scalars": [
             name
@@ -91,7 +91,9 @@ def write_step_program(
         ],
     }
     arrays = {f"batch/{name}": value.numpy() for name, value in batch.items()}
-    arrays |= {f"controls/{name}": v.numpy() for name, v in controls.items()}
+    arrays |= {
+        f"controls/{n}": v.numpy() for n, v in controls._asdict().items()
+    }
     if with_state:
         arrays |= {f"state/{n}": value for n, (_, value) in enumerate(state)}
         steps = [step(batch, controls) for _ in range(CHECKED_STEPS)]

@@ -795,7 +795,7 @@ def invented(monkeypatch):
             learning_rate=0.1,
             skipped=0.0,
             nonfinite=0.0,
-            stop_requested=0.0,
+            stop_requests=0.0,
             loss_scale=1.0,
         )
         return [result] * len(batches)

@@ -93,7 +93,7 @@ class _SubLayer(ConfiguredLayer):
         output: Tensor,
         hidden: Tensor,
         dropout_keys: Tensor | None,
-        positions: Tensor,
+        dropout_rows: Tensor,
         training: bool,
     ) -> Tensor:
         """Returns `[batch, n, H]`: dropout, residual connection, normalisation.
@@ -102,20 +102,22 @@ class _SubLayer(ConfiguredLayer):
             output: the product `[batch * n, H]`.
             hidden: what is added, `[batch, n, H]`.
             dropout_keys: `[batch]` or None, see ExampleDropout.
-            positions: of the states, `[batch, n]` or `[1, n]`.
+            dropout_rows: `[batch, n]` or `[1, n]`, see apply_dropout.
             training: whether dropout is on.
         """
         norm, dropout = self.layer_norm, self.output_dropout
         output = ops.reshape(output, ops.shape(hidden))
         if not self._fuses_bias(training):
             output = dropout(
-                output, keys=dropout_keys, training=training, rows=positions
+                output, keys=dropout_keys, training=training, rows=dropout_rows
             )
             return norm(hidden + output)
         dropout_inputs = ()
         if dropout.rate:
             batch = ops.shape(hidden)[0]
-            dropout_inputs = dropout.mask_inputs(batch, dropout_keys, positions)
+            dropout_inputs = dropout.mask_inputs(
+                batch, dropout_keys, dropout_rows
+            )
         return fused(_fused_add_and_norm, norm.epsilon, dropout.rate)(
             output,
             self.output_dense.bias,
@@ -151,7 +153,7 @@ class SelfAttention(_SubLayer):
         hidden: Tensor,
         queries: Tensor | None = None,
         *,
-        positions: Tensor,
+        dropout_rows: Tensor,
         attend: Callable,
         dropout_keys: Tensor | None = None,
         training: bool = False,
@@ -161,7 +163,7 @@ class SelfAttention(_SubLayer):
         Args:
             hidden: `[batch, seq, H]`, the states that are attended to.
             queries: `[batch, n, H]`, the states that attend; None: all.
-            positions: of the queries, `[batch, n]` or `[1, n]`.
+            dropout_rows: `[batch, n]` or `[1, n]`, see apply_dropout.
             attend: a row of FORMS with the mask of hidden.
             dropout_keys: `[batch]` or None, see ExampleDropout.
             training: whether dropout is on.
@@ -175,8 +177,8 @@ class SelfAttention(_SubLayer):
         length, count = ops.shape(hidden)[1], ops.shape(queries)[1]
         weight_keys = stream_keys(dropout_keys, _WEIGHTS)
 
-        def dropout(weights: Tensor, positions: Tensor) -> Tensor:
-            rows = self._weight_rows(positions)
+        def dropout(weights: Tensor, dropout_rows: Tensor) -> Tensor:
+            rows = self._rows_of_heads(dropout_rows)
             return self.probs_dropout(
                 weights, keys=weight_keys, training=training, rows=rows
             )
@@ -185,14 +187,14 @@ class SelfAttention(_SubLayer):
             self._split_heads(self.query(flat_queries), count),
             self._split_heads(self.key(flat), length),
             self._split_heads(self.value(flat), length),
-            positions=positions,
+            dropout_rows=dropout_rows,
             dropout=dropout,
         )
         context = ops.reshape(context, (-1, width))
         output = self._output_projection(context, training)
         output_keys = stream_keys(dropout_keys, _OUTPUT)
         return self._add_and_norm(
-            output, queries, output_keys, positions, training
+            output, queries, output_keys, dropout_rows, training
         ), weights
 
     def _split_heads(self, x: Tensor, length: int) -> Tensor:
@@ -201,15 +203,15 @@ class SelfAttention(_SubLayer):
         size = self.config.hidden_size // heads
         return ops.reshape(x, (-1, length, heads, size))
 
-    def _weight_rows(self, positions: Tensor) -> Tensor:
-        """Returns the numbers `[..., heads, n]` of the weights' rows.
+    def _rows_of_heads(self, dropout_rows: Tensor) -> Tensor:
+        """Returns the dropout rows `[..., heads, n]` of the queries' weights.
 
-        The row number uses max_position_embeddings, not the batch's length, so
-        that padding cannot change a mask.
+        They use max_position_embeddings, not the batch's length, so that
+        padding cannot change a mask.
         """
         heads = ops.arange(self.config.num_attention_heads, dtype="int32")
         rows = heads[:, None] * self.config.max_position_embeddings
-        return rows + positions[:, None]
+        return rows + dropout_rows[:, None]
 
 
 @serializable
@@ -241,7 +243,7 @@ class FeedForward(_SubLayer):
         self,
         hidden: Tensor,
         *,
-        positions: Tensor,
+        dropout_rows: Tensor,
         dropout_keys: Tensor | None = None,
         training: bool = False,
     ) -> Tensor:
@@ -251,7 +253,7 @@ class FeedForward(_SubLayer):
 
         Args:
             hidden: the states.
-            positions: of the states, `[batch, n]` or `[1, n]`.
+            dropout_rows: `[batch, n]` or `[1, n]`, see apply_dropout.
             dropout_keys: `[batch]` or None, see ExampleDropout.
             training: whether dropout is on.
         """
@@ -265,7 +267,7 @@ class FeedForward(_SubLayer):
                 self.intermediate.bias,
             )
         return self._add_and_norm(
-            output, hidden, dropout_keys, positions, training
+            output, hidden, dropout_keys, dropout_rows, training
         )
 
 
@@ -307,22 +309,23 @@ class TransformerBlock(CompositeLayer):
                 arguments are those that it differentiates (`recomputed`).
         """
         if read_positions is None:
-            positions = ops.arange(ops.shape(hidden)[1], dtype="int32")[None]
+            length = ops.shape(hidden)[1]
+            dropout_rows = ops.arange(length, dtype="int32")[None]
             queries = []
         else:
-            positions = read_positions
-            queries = [states_at(hidden, positions)]
+            dropout_rows = read_positions
+            queries = [states_at(hidden, read_positions)]
         hidden, weights = (apply_attention or self.attention)(
             hidden,
             *queries,
-            positions=positions,
+            dropout_rows=dropout_rows,
             attend=attend,
             dropout_keys=stream_keys(dropout_keys, _ATTENTION),
             training=training,
         )
         hidden = self.feed_forward(
             hidden,
-            positions=positions,
+            dropout_rows=dropout_rows,
             dropout_keys=stream_keys(dropout_keys, _FEED_FORWARD),
             training=training,
         )

@@ -117,6 +117,10 @@ READ_FIRST = (
     "albert_tf/interchange/export/span_graph.py:best_answers",
 )
 
+# A user gives a model all of these by name: hidden in a dictionary, a wrong
+# one would be passed on.
+MOST_PARAMETERS = {"albert_tf/modeling/models.py:AlbertModel.call": 7}
+
 
 @pytest.mark.parametrize("name", READ_FIRST)
 def test_functions_that_are_read_first_are_short(name):
@@ -131,4 +135,4 @@ def test_functions_that_are_read_first_are_short(name):
     )
     arguments = {a.arg for a in (*node.args.args, *node.args.kwonlyargs)}
     assert lines <= 40
-    assert len(arguments - {"self"}) <= 6
+    assert len(arguments - {"self"}) <= MOST_PARAMETERS.get(name, 6)

@@ -228,6 +228,7 @@ class AlbertModel(PretrainedModel):
         features: dict[str, Tensor],
         dropout_keys: Tensor | None = None,
         training: bool = False,
+        output_hidden_states: bool = False,
         **options: Any,
     ) -> dict[str, Any]:
         """Returns the encoder's outputs for a dictionary of features.
@@ -237,19 +238,8 @@ class AlbertModel(PretrainedModel):
         with `output_hidden_states`; other arguments are AlbertEncoder's.
         """
         features = self.checked(features, (), in_graph=not training)
-        rows = _encoder_rows(features)
-        return self._encode_rows(rows, dropout_keys, training, **options)
-
-    def _encode_rows(
-        self,
-        rows: dict[str, Tensor],
-        dropout_keys: Tensor | None,
-        training: bool,
-        output_hidden_states: bool = False,
-        **options: Any,
-    ) -> dict[str, Any]:
         outputs = self.encoder(
-            rows,
+            _encoder_rows(features),
             dropout_keys=dropout_keys,
             training=training,
             **options,
@@ -264,7 +254,9 @@ class AlbertModel(PretrainedModel):
         dropout_keys: Tensor | None = None,
         training: bool = False,
         heads_only: bool = False,
-        **options: Any,
+        num_applications: int | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
     ) -> dict[str, Any]:
         """Returns the outputs of the encoder and of every head.
 
@@ -280,8 +272,9 @@ class AlbertModel(PretrainedModel):
             heads_only: whether to return the heads' outputs alone. They are
                 the same, but the last block computes only the positions
                 that heads read: less work where none reads all.
-            **options: `output_hidden_states`, and `output_attentions` and
-                `num_applications` as AlbertEncoder's.
+            num_applications: of blocks, see AlbertEncoder.
+            output_attentions: whether to return `attentions`.
+            output_hidden_states: whether to return `hidden_states`.
 
         Returns:
             The outputs that the heads name; without heads_only also
@@ -298,17 +291,22 @@ class AlbertModel(PretrainedModel):
         )
         rows = _encoder_rows(features)
         positions = self._positions_of_heads(features)
+        read_positions = None
         if heads_only:
-            self._check_heads_only(options)
-            options |= self._positions_to_compute(rows, positions)
+            self._check_heads_only(output_attentions or output_hidden_states)
+            read_positions = self._positions_to_compute(rows, positions)
         dropout_keys = _keys_of_rows(dropout_keys, features)
-        outputs = self._encode_rows(rows, dropout_keys, training, **options)
-        encoded = {
-            **outputs,
-            **_states_at_positions(outputs, positions),
-            **self._text_vectors(outputs, rows),
-            "word_embeddings": self.encoder.embeddings.word_embeddings,
-        }
+        outputs = self.encoder(
+            rows,
+            dropout_keys=dropout_keys,
+            training=training,
+            read_positions=read_positions,
+            num_applications=num_applications,
+            output_attentions=output_attentions,
+        )
+        if not output_hidden_states:
+            del outputs["hidden_states"]
+        encoded = self._what_heads_read(outputs, rows, positions)
         found = {} if heads_only else outputs
         for head in self.heads.values():
             found |= head(
@@ -348,9 +346,7 @@ class AlbertModel(PretrainedModel):
             if head.reads in head.features
         ]
 
-    def _check_heads_only(self, options: Mapping[str, Any]) -> None:
-        others = {"output_hidden_states", "output_attentions"}
-        returns_others = any(options.get(name) for name in others)
+    def _check_heads_only(self, returns_others: bool) -> None:
         require(
             bool(self.head_names and not returns_others),
             "heads_only returns the outputs of heads only, which "
@@ -360,16 +356,15 @@ class AlbertModel(PretrainedModel):
 
     def _positions_to_compute(
         self, rows: Mapping[str, Tensor], positions: Mapping[str, Tensor]
-    ) -> dict[str, Tensor]:
-        """Returns `read_positions` of the encoder; empty: it computes all.
+    ) -> Tensor | None:
+        """Returns `read_positions` of the encoder; None: it computes all.
 
         Without positions to read the pooler's first one is left.
         """
         if not self.reads_positions_only():
-            return {}
+            return None
         none = ops.cast(rows["input_ids"][:, :0], "int32")
-        read = ops.concatenate([none, *positions.values()], axis=1)
-        return {"read_positions": read}
+        return ops.concatenate([none, *positions.values()], axis=1)
 
     def _positions_of_heads(
         self, features: Mapping[str, Tensor]
@@ -380,13 +375,21 @@ class AlbertModel(PretrainedModel):
             for name in self.position_features()
         }
 
-    def _text_vectors(
-        self, outputs: Mapping[str, Tensor], rows: Mapping[str, Tensor]
+    def _what_heads_read(
+        self,
+        outputs: Mapping[str, Tensor],
+        rows: Mapping[str, Tensor],
+        positions: Mapping[str, Tensor],
     ) -> dict[str, Tensor]:
-        """Returns the vector of each text or choice, if a head reads it."""
-        if all(head.reads != TEXT_VECTOR for head in self.heads.values()):
-            return {}
-        return {TEXT_VECTOR: text_vector(self.config, outputs, rows)}
+        """Returns what heads may read, by the names that `Head.reads` has."""
+        encoded = {
+            **outputs,
+            **_states_at_positions(outputs, positions),
+            "word_embeddings": self.encoder.embeddings.word_embeddings,
+        }
+        if any(head.reads == TEXT_VECTOR for head in self.heads.values()):
+            encoded[TEXT_VECTOR] = text_vector(self.config, outputs, rows)
+        return encoded
 
     def compute_output_spec(
         self, features: dict, *args: object, **kwargs: object

@@ -149,6 +149,14 @@ def test_heads_only_needs_heads_and_gives_nothing_else(kind, options):
         kind(SMALL)(random_features(SMALL), heads_only=True, **options)
 
 
+def test_the_positions_that_heads_read_cannot_be_replaced():
+    """Their logits would be those of other positions."""
+    features = random_features(SMALL)
+    others = features["masked_lm_positions"][:, ::-1]
+    with pytest.raises(TypeError, match="keyword argument 'read_positions'"):
+        AlbertForPretraining(SMALL)(features, read_positions=others)
+
+
 # --- The first blocks of the plan -----------------------------------------
 
 

@@ -21,6 +21,7 @@ from albert_tf.modeling.layers import (
     serializable,
 )
 from albert_tf.modeling.recomputation import recomputed_product
+from albert_tf.modeling.weight_values import recomputed
 
 # Each sub-layer has a stream of dropout keys; attention's is divided into one
 # for its weights and one for its output.
@@ -292,7 +293,7 @@ class TransformerBlock(CompositeLayer):
         dropout_keys: Tensor | None = None,
         training: bool = False,
         read_positions: Tensor | None = None,
-        apply_attention: Callable | None = None,
+        recompute_attention: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Returns the states and the attention weights, if any.
 
@@ -305,8 +306,8 @@ class TransformerBlock(CompositeLayer):
             training: whether dropout is on.
             read_positions: `[batch, n]`, the positions to compute instead of
                 all.
-            apply_attention: in place of the block's attention; positional
-                arguments are those that it differentiates (`recomputed`).
+            recompute_attention: whether the backward pass computes attention
+                again.
         """
         if read_positions is None:
             length = ops.shape(hidden)[1]
@@ -315,7 +316,10 @@ class TransformerBlock(CompositeLayer):
         else:
             dropout_rows = read_positions
             queries = [states_at(hidden, read_positions)]
-        hidden, weights = (apply_attention or self.attention)(
+        attention: Callable = self.attention
+        if recompute_attention:
+            attention = recomputed(attention)
+        hidden, weights = attention(
             hidden,
             *queries,
             dropout_rows=dropout_rows,

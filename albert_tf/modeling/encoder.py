@@ -1,7 +1,7 @@
 """The encoder: embeddings, blocks with shared weights, pooler."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -27,24 +27,11 @@ from albert_tf.modeling.layers import (
     Embeddings,
     serializable,
 )
-from albert_tf.modeling.weight_values import SharedKernelGradients, recomputed
+from albert_tf.modeling.weight_values import SharedWeights, recomputed
 
 
 def _name(base: str, number: int) -> str:
     return f"{base}_{number}" if number else base
-
-
-def _checkpointed(block: TransformerBlock, remat: str) -> Callable:
-    """Returns the block, of which the backward pass computes a part again.
-
-    The whole inside ("full"), the attention ("selective") or nothing ("none").
-    """
-    if remat == "full":
-        return recomputed(block)
-    if remat == "selective":
-        attention = recomputed(block.attention)
-        return functools.partial(block.__call__, apply_attention=attention)
-    return block
 
 
 @serializable
@@ -182,22 +169,25 @@ class AlbertEncoder(ConfiguredLayer):
         remat, form = self._remat_and_form(training, output_attentions)
         mask = mask_to_logits(features["input_mask"], self.compute_dtype)
         attend = functools.partial(FORMS[form], mask_logits=mask)
-        blocks = self._applied_blocks(num_applications, remat, training)
+        blocks = self._blocks_to_apply(num_applications)
+        shared = SharedWeights(blocks, self.dtype_policy, training)
         outputs: dict[str, Any] = {"hidden_states": [hidden]}
-        if output_attentions:
-            outputs["attentions"] = []
         for number, block in enumerate(blocks, start=1):
             is_last = number == len(blocks)
-            hidden, weights = block(
-                hidden,
-                attend=attend,
-                dropout_keys=stream_keys(dropout_keys, number),
-                training=training,
-                read_positions=read_positions if is_last else None,
-            )
+            keys = stream_keys(dropout_keys, number)
+            apply = recomputed(block) if remat == "full" else block
+            with shared.values_for(block):
+                hidden, weights = apply(
+                    hidden,
+                    attend=attend,
+                    dropout_keys=keys,
+                    training=training,
+                    read_positions=read_positions if is_last else None,
+                    recompute_attention=remat == "selective",
+                )
             outputs["hidden_states"].append(hidden)
             if output_attentions:
-                outputs["attentions"].append(weights)
+                outputs.setdefault("attentions", []).append(weights)
         return outputs | self._last_outputs(hidden, read_positions is not None)
 
     def _remat_and_form(
@@ -211,14 +201,10 @@ class AlbertEncoder(ConfiguredLayer):
         dtype = self.compute_dtype
         return self.remat, training_form(self.attention, self.config, dtype)
 
-    def _applied_blocks(
-        self, num_applications: int | None, remat: str, training: bool
-    ) -> list[Callable]:
-        """Returns the block of each application, to be called in turn.
-
-        What is around a block changes no value: `remat`, and the gradients of
-        shared kernels, which are accumulated one application after another.
-        """
+    def _blocks_to_apply(
+        self, num_applications: int | None
+    ) -> list[TransformerBlock]:
+        """Returns the block of each application, in their order."""
         total = len(self.applications)
         if num_applications is None:
             num_applications = total
@@ -227,13 +213,7 @@ class AlbertEncoder(ConfiguredLayer):
             f"num_applications={num_applications!r} must be a whole number "
             f"from 1 to {total}, the block applications of this architecture.",
         )
-        applied = self.applications[:num_applications]
-        blocks = [self.blocks[number] for number in applied]
-        kernels = SharedKernelGradients(blocks, self.dtype_policy, training)
-        return [
-            kernels.application(_checkpointed(block, remat), block.weights)
-            for block in blocks
-        ]
+        return [self.blocks[n] for n in self.applications[:num_applications]]
 
     def _embed(
         self,

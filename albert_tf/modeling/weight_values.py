@@ -6,8 +6,8 @@ tensor for each variable, so that the layers stay unchanged.
 """
 
 import collections
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import keras
 from keras import KerasTensor as Tensor
@@ -33,7 +33,7 @@ def _scope(
     return scope
 
 
-class SharedKernelGradients:
+class SharedWeights:
     """The kernels that several block applications of a pass use.
 
     In training an application hands a kernel on to the next one that uses it,
@@ -62,22 +62,14 @@ class SharedKernelGradients:
         self._remaining_uses = {path: n for path, n in uses.items() if n > 1}
         self._values: dict[str, tuple[Tensor, Tensor]] = {}
 
-    def application(
-        self, block: Callable, weights: Sequence[keras.Variable]
-    ) -> Callable:
-        """Returns `block`, which has these weights, as one of the applications.
-
-        They are called once each, in their order.
-        """
+    def values_for(
+        self, block: keras.layers.Layer
+    ) -> contextlib.AbstractContextManager:
+        """Returns the scope of the next application, which is the block's."""
         if not self._is_needed:
-            return block
-
-        def apply(*arguments: Any, **options: Any) -> Any:
-            # All weights, since a scope hides the values of one around it.
-            with _scope((v, self._value_for_use(v)) for v in weights):
-                return block(*arguments, **options)
-
-        return apply
+            return contextlib.nullcontext()
+        # All weights, since a scope hides the values of one around it.
+        return _scope((v, self._value_for_use(v)) for v in block.weights)
 
     def _value_for_use(self, variable: keras.Variable) -> Tensor:
         path = variable.path

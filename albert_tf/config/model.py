@@ -202,6 +202,14 @@ class ModelConfig(Section):
             f"could hold {weights} weights; the maximum is {_MAX_WEIGHTS}.",
         )
 
+    @property
+    def projects_embeddings(self) -> bool:
+        """Whether a dense layer maps embeddings to the hidden states' width."""
+        return (
+            self.embedding_size != self.hidden_size
+            or self.always_project_embeddings
+        )
+
 
 def sharing_plan(config: ModelConfig) -> list[tuple[int, int]]:
     """Returns (attention id, feed-forward id) of every block application.

@@ -32,14 +32,6 @@ from albert_tf.config import (
 PRETRAINING_HEADS = ("masked_lm", "sentence_order")
 
 
-def has_projection(config: ModelConfig) -> bool:
-    """Returns whether a dense layer maps E to H."""
-    return (
-        config.embedding_size != config.hidden_size
-        or config.always_project_embeddings
-    )
-
-
 def forward_terms(
     config: ModelConfig,
     *,
@@ -73,7 +65,7 @@ def forward_terms(
     if read_positions_only:
         states += predicted + batch_size - tokens
     products = {
-        "projection": tokens * embedding * hidden * has_projection(config),
+        "projection": tokens * embedding * hidden * config.projects_embeddings,
         "query": states * hidden**2,
         "key_value": 2 * blocks * tokens * hidden**2,
         # The sum over all heads; each has its part of the hidden states.
@@ -166,7 +158,7 @@ def parameter_count(
     )
     return ParameterCount(
         embeddings=(ids + 2) * embedding,
-        projection=_dense(embedding, hidden) * has_projection(config),
+        projection=_dense(embedding, hidden) * config.projects_embeddings,
         attention=attentions * attention,
         feed_forward=feed_forwards * feed_forward,
         pooler=_dense(hidden, hidden),

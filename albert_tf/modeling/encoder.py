@@ -9,7 +9,6 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import ATTENTION_FORMS, REMAT, require, sharing_plan
-from albert_tf.modeling.accounting import has_projection
 from albert_tf.modeling.attention import (
     FORMS,
     mask_to_logits,
@@ -21,10 +20,10 @@ from albert_tf.modeling.blocks import (
     TransformerBlock,
 )
 from albert_tf.modeling.dropout import drawn_keys, stream_keys
+from albert_tf.modeling.embeddings import Embeddings
 from albert_tf.modeling.layers import (
     Config,
     ConfiguredLayer,
-    Embeddings,
     serializable,
 )
 from albert_tf.modeling.weight_values import SharedWeights, recomputed
@@ -82,7 +81,7 @@ class AlbertEncoder(ConfiguredLayer):
         self.plan = sharing_plan(config)
         self.embeddings = Embeddings(config, name="embeddings", dtype=policy)
         self.projection = None
-        if has_projection(config):
+        if config.projects_embeddings:
             self.projection = self.make_dense(
                 "projection", config.hidden_size, config.embedding_size
             )

@@ -22,13 +22,8 @@ from albert_tf.modeling.heads.pooling import (
 )
 from albert_tf.modeling.inputs import ENCODER_INPUTS, checked_features
 from albert_tf.modeling.kernels import states_at
-from albert_tf.modeling.layers import (
-    Config,
-    apply_layer_changes,
-    as_model_config,
-    layer_changes,
-    serializable,
-)
+from albert_tf.modeling.layer_changes import apply_layer_changes, layer_changes
+from albert_tf.modeling.layers import Config, as_model_config, serializable
 from albert_tf.modeling.pretrained_model import PretrainedModel
 
 # The stream of dropout keys that heads use; the encoder's streams count from 0.

@@ -22,9 +22,9 @@ from albert_tf.modeling.blocks import (
     SelfAttention,
 )
 from albert_tf.modeling.dropout import ExampleDropout
+from albert_tf.modeling.embeddings import Embeddings
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.heads import HEADS
-from albert_tf.modeling.layers import Embeddings
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForSentenceEmbedding,

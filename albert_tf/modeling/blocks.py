@@ -68,51 +68,57 @@ def _fused_add_and_norm(
 
 
 class _SubLayer(ConfiguredLayer):
-    """Ends with `LayerNorm(hidden + dropout(x @ kernel + bias))`.
-
-    In training the bias is added in one pass over memory with dropout, sum and
-    normalisation (`_fused_add_and_norm`); in inference, and to what a quantized
-    kernel makes, by the Dense layer.
-    """
+    """Ends with `LayerNorm(hidden + dropout(output_dense(x)))`."""
 
     output_dense: keras.layers.Dense
     layer_norm: keras.layers.LayerNormalization
     output_dropout: ExampleDropout
 
-    def _fuses_bias(self, training: bool) -> bool:
-        """Returns whether `_add_and_norm` adds the bias."""
-        return training and not _is_quantized(self.output_dense)
+    def _is_fused(self, training: bool) -> bool:
+        """Returns whether bias, dropout, sum and normalisation are one pass.
 
-    def _output_projection(self, x: Tensor, training: bool) -> Tensor:
-        """Returns `[..., H]` of x `[..., width]`, for `_add_and_norm`."""
-        if self._fuses_bias(training):
-            return ops.matmul(x, self.output_dense.kernel)
-        return self.output_dense(x)
+        In inference, and of a quantized kernel, Keras' layers are called.
+        """
+        return training and not _is_quantized(self.output_dense)
 
     def _add_and_norm(
         self,
-        output: Tensor,
+        x: Tensor,
         hidden: Tensor,
         dropout_keys: Tensor | None,
         dropout_rows: Tensor,
         training: bool,
     ) -> Tensor:
-        """Returns `[batch, n, H]`: dropout, residual connection, normalisation.
+        """Returns the states `[batch, n, H]` with which the layer ends.
 
         Args:
-            output: the product `[batch * n, H]`.
+            x: `[batch * n, width]`.
             hidden: what is added, `[batch, n, H]`.
             dropout_keys: `[batch]` or None, see ExampleDropout.
             dropout_rows: `[batch, n]` or `[1, n]`, see apply_dropout.
             training: whether dropout is on.
         """
-        norm, dropout = self.layer_norm, self.output_dropout
-        output = ops.reshape(output, ops.shape(hidden))
-        if not self._fuses_bias(training):
-            output = dropout(
-                output, keys=dropout_keys, training=training, rows=dropout_rows
+        if self._is_fused(training):
+            product = ops.matmul(x, self.output_dense.kernel)
+            return self._add_and_norm_in_one_pass(
+                product, hidden, dropout_keys, dropout_rows
             )
-            return norm(hidden + output)
+        output = ops.reshape(self.output_dense(x), ops.shape(hidden))
+        output = self.output_dropout(
+            output, keys=dropout_keys, training=training, rows=dropout_rows
+        )
+        return self.layer_norm(hidden + output)
+
+    def _add_and_norm_in_one_pass(
+        self,
+        product: Tensor,
+        hidden: Tensor,
+        dropout_keys: Tensor | None,
+        dropout_rows: Tensor,
+    ) -> Tensor:
+        """Returns `_add_and_norm` in training, of `x @ kernel` without bias."""
+        norm, dropout = self.layer_norm, self.output_dropout
+        product = ops.reshape(product, ops.shape(hidden))
         dropout_inputs = ()
         if dropout.rate:
             batch = ops.shape(hidden)[0]
@@ -120,7 +126,7 @@ class _SubLayer(ConfiguredLayer):
                 batch, dropout_keys, dropout_rows
             )
         return fused(_fused_add_and_norm, norm.epsilon, dropout.rate)(
-            output,
+            product,
             self.output_dense.bias,
             hidden,
             norm.gamma,
@@ -192,10 +198,9 @@ class SelfAttention(_SubLayer):
             dropout=dropout,
         )
         context = ops.reshape(context, (-1, width))
-        output = self._output_projection(context, training)
         output_keys = stream_keys(dropout_keys, _OUTPUT)
         return self._add_and_norm(
-            output, queries, output_keys, dropout_rows, training
+            context, queries, output_keys, dropout_rows, training
         ), weights
 
     def _split_heads(self, x: Tensor, length: int) -> Tensor:
@@ -259,16 +264,18 @@ class FeedForward(_SubLayer):
             training: whether dropout is on.
         """
         flat = ops.reshape(hidden, (-1, self.config.hidden_size))
-        if not self._fuses_bias(training) or _is_quantized(self.intermediate):
-            output = self._output_projection(self.intermediate(flat), training)
-        else:
+        if self._is_fused(training) and not _is_quantized(self.intermediate):
             output = recomputed_product(_biased_activation, self.activation)(
                 ops.cast(self.output_dense.kernel, self.compute_dtype),
                 product(flat, self.intermediate.kernel),
                 self.intermediate.bias,
             )
+            return self._add_and_norm_in_one_pass(
+                output, hidden, dropout_keys, dropout_rows
+            )
+        x = self.intermediate(flat)
         return self._add_and_norm(
-            output, hidden, dropout_keys, dropout_rows, training
+            x, hidden, dropout_keys, dropout_rows, training
         )
 
 

@@ -58,7 +58,7 @@ def attend(
     key: Tensor,
     value: Tensor,
     mask_logits: Tensor,
-    dropout_rows: Tensor,
+    positions: Tensor,
     dropout: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
     """Returns the context `[batch, n, heads, size]` and the weights.
@@ -71,15 +71,15 @@ def attend(
         query: `[batch, n, heads, size]`.
         key, value: `[batch, seq, heads, size]`.
         mask_logits: `[batch, 1, 1, seq]`, see `mask_to_logits`.
-        dropout_rows: `[batch, n]` or `[1, n]`, see apply_dropout.
-        dropout: of the weights of queries with such rows.
+        positions: of the queries in the sequence, `[batch, n]` or `[1, n]`.
+        dropout: of the weights of queries at positions, which are their rows.
     """
     scale = query.shape[-1] ** (-0.5)
     query = ops.transpose(query, (0, 2, 1, 3)) * scale
     logits = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))
     weights = ops.softmax(logits + ops.cast(mask_logits, logits.dtype))
     value = ops.transpose(value, (0, 2, 1, 3))
-    context = ops.matmul(dropout(weights, dropout_rows), value)
+    context = ops.matmul(dropout(weights, positions), value)
     return ops.transpose(context, (0, 2, 1, 3)), weights
 
 
@@ -88,7 +88,7 @@ def attend_in_chunks(
     key: Tensor,
     value: Tensor,
     mask_logits: Tensor,
-    dropout_rows: Tensor,
+    positions: Tensor,
     dropout: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor | None]:
     """Returns the context as `attend`, in memory linear in the length.
@@ -100,14 +100,14 @@ def attend_in_chunks(
     """
     count = query.shape[1]
     if not isinstance(count, int) or count <= LONGEST_CHUNK:
-        return attend(query, key, value, mask_logits, dropout_rows, dropout)
+        return attend(query, key, value, mask_logits, positions, dropout)
     num_chunks = -(-count // LONGEST_CHUNK)
-    dropout_rows = _split(dropout_rows, num_chunks)
+    positions = _split(positions, num_chunks)
 
     def context_of(number: Tensor, chunk: Tensor, *shared: Tensor) -> Tensor:
         key, value = shared
         context, _ = attend(
-            chunk, key, value, mask_logits, dropout_rows[number], dropout
+            chunk, key, value, mask_logits, positions[number], dropout
         )
         return context
 

@@ -68,7 +68,11 @@ def _fused_add_and_norm(
 
 
 class _SubLayer(ConfiguredLayer):
-    """Ends with `LayerNorm(hidden + dropout(output_dense(x)))`."""
+    """Ends with `LayerNorm(hidden + dropout(output_dense(x)))`.
+
+    A state's row in dropout is its position in the sequence, so that a few
+    states are dropped as all of them would be.
+    """
 
     output_dense: keras.layers.Dense
     layer_norm: keras.layers.LayerNormalization
@@ -86,7 +90,7 @@ class _SubLayer(ConfiguredLayer):
         x: Tensor,
         hidden: Tensor,
         dropout_keys: Tensor | None,
-        dropout_rows: Tensor,
+        positions: Tensor,
         training: bool,
     ) -> Tensor:
         """Returns the states `[batch, n, H]` with which the layer ends.
@@ -95,17 +99,17 @@ class _SubLayer(ConfiguredLayer):
             x: `[batch * n, width]`.
             hidden: what is added, `[batch, n, H]`.
             dropout_keys: `[batch]` or None, see ExampleDropout.
-            dropout_rows: `[batch, n]` or `[1, n]`, see apply_dropout.
+            positions: of the states in the sequence, `[batch, n]` or `[1, n]`.
             training: whether dropout is on.
         """
         if self._is_fused(training):
             product = ops.matmul(x, self.output_dense.kernel)
             return self._add_and_norm_in_one_pass(
-                product, hidden, dropout_keys, dropout_rows
+                product, hidden, dropout_keys, positions
             )
         output = ops.reshape(self.output_dense(x), ops.shape(hidden))
         output = self.output_dropout(
-            output, keys=dropout_keys, training=training, rows=dropout_rows
+            output, keys=dropout_keys, training=training, rows=positions
         )
         return self.layer_norm(hidden + output)
 
@@ -114,7 +118,7 @@ class _SubLayer(ConfiguredLayer):
         product: Tensor,
         hidden: Tensor,
         dropout_keys: Tensor | None,
-        dropout_rows: Tensor,
+        positions: Tensor,
     ) -> Tensor:
         """Returns `_add_and_norm` in training, of `x @ kernel` without bias."""
         norm, dropout = self.layer_norm, self.output_dropout
@@ -122,9 +126,7 @@ class _SubLayer(ConfiguredLayer):
         dropout_inputs = ()
         if dropout.rate:
             batch = ops.shape(hidden)[0]
-            dropout_inputs = dropout.mask_inputs(
-                batch, dropout_keys, dropout_rows
-            )
+            dropout_inputs = dropout.mask_inputs(batch, dropout_keys, positions)
         return fused(_fused_add_and_norm, norm.epsilon, dropout.rate)(
             product,
             self.output_dense.bias,
@@ -160,7 +162,7 @@ class SelfAttention(_SubLayer):
         hidden: Tensor,
         queries: Tensor | None = None,
         *,
-        dropout_rows: Tensor,
+        positions: Tensor,
         attend: Callable,
         dropout_keys: Tensor | None = None,
         training: bool = False,
@@ -170,7 +172,7 @@ class SelfAttention(_SubLayer):
         Args:
             hidden: `[batch, seq, H]`, the states that are attended to.
             queries: `[batch, n, H]`, the states that attend; None: all.
-            dropout_rows: `[batch, n]` or `[1, n]`, see apply_dropout.
+            positions: of the states in the sequence, `[batch, n]` or `[1, n]`.
             attend: a row of FORMS with the mask of hidden.
             dropout_keys: `[batch]` or None, see ExampleDropout.
             training: whether dropout is on.
@@ -184,8 +186,8 @@ class SelfAttention(_SubLayer):
         length, count = ops.shape(hidden)[1], ops.shape(queries)[1]
         weight_keys = stream_keys(dropout_keys, _WEIGHTS)
 
-        def dropout(weights: Tensor, dropout_rows: Tensor) -> Tensor:
-            rows = self._rows_of_heads(dropout_rows)
+        def dropout(weights: Tensor, positions: Tensor) -> Tensor:
+            rows = self._rows_of_heads(positions)
             return self.probs_dropout(
                 weights, keys=weight_keys, training=training, rows=rows
             )
@@ -194,13 +196,13 @@ class SelfAttention(_SubLayer):
             self._split_heads(self.query(flat_queries), count),
             self._split_heads(self.key(flat), length),
             self._split_heads(self.value(flat), length),
-            dropout_rows=dropout_rows,
+            positions=positions,
             dropout=dropout,
         )
         context = ops.reshape(context, (-1, width))
         output_keys = stream_keys(dropout_keys, _OUTPUT)
         return self._add_and_norm(
-            context, queries, output_keys, dropout_rows, training
+            context, queries, output_keys, positions, training
         ), weights
 
     def _split_heads(self, x: Tensor, length: int) -> Tensor:
@@ -209,15 +211,15 @@ class SelfAttention(_SubLayer):
         size = self.config.hidden_size // heads
         return ops.reshape(x, (-1, length, heads, size))
 
-    def _rows_of_heads(self, dropout_rows: Tensor) -> Tensor:
-        """Returns the dropout rows `[..., heads, n]` of the queries' weights.
+    def _rows_of_heads(self, positions: Tensor) -> Tensor:
+        """Returns the rows `[..., heads, n]` in dropout of weights.
 
         They use max_position_embeddings, not the batch's length, so that
         padding cannot change a mask.
         """
         heads = ops.arange(self.config.num_attention_heads, dtype="int32")
         rows = heads[:, None] * self.config.max_position_embeddings
-        return rows + dropout_rows[:, None]
+        return rows + positions[:, None]
 
 
 @serializable
@@ -249,7 +251,7 @@ class FeedForward(_SubLayer):
         self,
         hidden: Tensor,
         *,
-        dropout_rows: Tensor,
+        positions: Tensor,
         dropout_keys: Tensor | None = None,
         training: bool = False,
     ) -> Tensor:
@@ -259,7 +261,7 @@ class FeedForward(_SubLayer):
 
         Args:
             hidden: the states.
-            dropout_rows: `[batch, n]` or `[1, n]`, see apply_dropout.
+            positions: of the states in the sequence, `[batch, n]` or `[1, n]`.
             dropout_keys: `[batch]` or None, see ExampleDropout.
             training: whether dropout is on.
         """
@@ -271,12 +273,10 @@ class FeedForward(_SubLayer):
                 self.intermediate.bias,
             )
             return self._add_and_norm_in_one_pass(
-                output, hidden, dropout_keys, dropout_rows
+                output, hidden, dropout_keys, positions
             )
         x = self.intermediate(flat)
-        return self._add_and_norm(
-            x, hidden, dropout_keys, dropout_rows, training
-        )
+        return self._add_and_norm(x, hidden, dropout_keys, positions, training)
 
 
 class TransformerBlock(CompositeLayer):
@@ -317,11 +317,10 @@ class TransformerBlock(CompositeLayer):
                 again.
         """
         if read_positions is None:
-            length = ops.shape(hidden)[1]
-            dropout_rows = ops.arange(length, dtype="int32")[None]
+            positions = ops.arange(ops.shape(hidden)[1], dtype="int32")[None]
             queries = []
         else:
-            dropout_rows = read_positions
+            positions = read_positions
             queries = [states_at(hidden, read_positions)]
         attention: Callable = self.attention
         if recompute_attention:
@@ -329,14 +328,14 @@ class TransformerBlock(CompositeLayer):
         hidden, weights = attention(
             hidden,
             *queries,
-            dropout_rows=dropout_rows,
+            positions=positions,
             attend=attend,
             dropout_keys=stream_keys(dropout_keys, _ATTENTION),
             training=training,
         )
         hidden = self.feed_forward(
             hidden,
-            dropout_rows=dropout_rows,
+            positions=positions,
             dropout_keys=stream_keys(dropout_keys, _FEED_FORWARD),
             training=training,
         )

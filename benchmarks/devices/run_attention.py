@@ -66,7 +66,7 @@ def compiled(
         context, _ = FORMS[form](
             *states,
             mask_logits=mask_logits,
-            dropout_rows=jnp.arange(length)[None],
+            positions=jnp.arange(length)[None],
             dropout=lambda weights, _: weights,
         )
         return jnp.sum(jnp.square(context.astype("float32")))

@@ -42,9 +42,9 @@ def inputs(length, dtype="float32"):
     return states, mask_to_logits(mask, dtype), gradient
 
 
-def dropped(weights, dropout_rows):
-    """Drops by head and row, as a block of the model does."""
-    rows = tf.range(HEADS)[:, None] * 100 + dropout_rows[:, None]
+def dropped(weights, positions):
+    """Drops by position, as a block of the model does."""
+    rows = tf.range(HEADS)[:, None] * 100 + positions[:, None]
     keys = tf.constant([1, 2, 3, 4, 5], tf.uint32)
     return apply_dropout(0.3, weights, keys, rows)
 

@@ -5,8 +5,10 @@ import sys
 
 import numpy as np
 import pytest
+from numpy_albert import SMALL, random_features, randomise
 
-from albert_tf.modeling import attention
+from albert_tf.modeling import attention, encoder
+from albert_tf.modeling.models import AlbertModel
 
 BATCH, LENGTH, HEADS, SIZE = 2, 150, 2, 4
 
@@ -14,7 +16,9 @@ BATCH, LENGTH, HEADS, SIZE = 2, 150, 2, 4
 @pytest.fixture
 def local_attention(monkeypatch):
     """The module, whose rows are gone after the test."""
-    monkeypatch.setattr(attention, "FORMS", dict(attention.FORMS))
+    forms = dict(attention.FORMS)
+    for module in (attention, encoder):
+        monkeypatch.setattr(module, "FORMS", forms)
     name = "experiments.local_attention"
     monkeypatch.delitem(sys.modules, name, raising=False)
     yield importlib.import_module(name)
@@ -57,3 +61,14 @@ def test_a_position_attends_to_its_window_and_to_the_first(local_attention):
 def test_the_usual_forms_are_replaced(local_attention):
     assert attention.FORMS["plain"] is local_attention.attend_locally
     assert attention.FORMS["with_weights"] is local_attention.attend_locally
+
+
+def test_a_model_attends_by_it(local_attention, monkeypatch):
+    """Where all positions are in the window the states are the usual ones."""
+    features = random_features(SMALL)
+    model = AlbertModel(SMALL)
+    randomise(model)
+    local = model(features)["sequence_output"]
+    monkeypatch.setitem(attention.FORMS, "plain", attention.attend)
+    usual = model(features)["sequence_output"]
+    np.testing.assert_allclose(local, usual, atol=1e-5)

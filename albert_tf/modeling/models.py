@@ -301,7 +301,7 @@ class AlbertModel(PretrainedModel):
         )
         if not output_hidden_states:
             del outputs["hidden_states"]
-        encoded = self._what_heads_read(outputs, rows, positions)
+        encoded = self._inputs_of_heads(outputs, rows, positions)
         found = {} if heads_only else outputs
         for head in self.heads.values():
             found |= head(
@@ -370,13 +370,13 @@ class AlbertModel(PretrainedModel):
             for name in self.position_features()
         }
 
-    def _what_heads_read(
+    def _inputs_of_heads(
         self,
         outputs: Mapping[str, Tensor],
         rows: Mapping[str, Tensor],
         positions: Mapping[str, Tensor],
     ) -> dict[str, Tensor]:
-        """Returns what heads may read, by the names that `Head.reads` has."""
+        """Returns the inputs that heads choose from, by `Head.reads`."""
         encoded = {
             **outputs,
             **_states_at_positions(outputs, positions),

@@ -2,7 +2,6 @@
 
 import concurrent.futures.process
 import contextlib
-import ctypes
 import functools
 import gc
 import importlib.util
@@ -41,6 +40,7 @@ from albert_tf.io import files
 from albert_tf.io.compression import SUFFIXES, plain_name
 from albert_tf.io.directories import made_directory
 from albert_tf.io.error_stream import stderr_to
+from albert_tf.io.malloc import keep_freed_memory, limit_arenas
 from bin import interrupts
 
 FLAGS = flags.FLAGS
@@ -53,6 +53,8 @@ TOKENIZER_HELP = (
 )
 # Flags whose values are no paths, whatever they look like.
 _TEXTS = ("text", "query")
+# Memory that a step or a batch has freed, kept for the next one.
+_KEPT_BYTES = 2**30
 # Seconds between lines of progress in a log.
 _LOG_SECONDS = 10.0
 
@@ -69,7 +71,8 @@ def load_tensorflow() -> None:
     is imported stays: the garbage collector would only look through it again
     and again.
     """
-    _limit_arenas()
+    limit_arenas()
+    keep_freed_memory(_KEPT_BYTES)
     gc.disable()
     with tempfile.TemporaryFile() as captured:
         try:
@@ -122,19 +125,6 @@ def _hidden(*packages: str) -> Iterator[None]:
 def _copy_to_stderr(file: IO[bytes]) -> None:
     file.seek(0)
     sys.stderr.write(file.read().decode(errors="replace"))
-
-
-def _limit_arenas() -> None:
-    """Limits glibc to one arena of memory per core instead of eight.
-
-    Memory that compiling has freed in the arena of one thread cannot be used
-    by another: training `base` took 4 % more. MALLOC_ARENA_MAX in the
-    environment takes precedence.
-    """
-    if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
-        with contextlib.suppress(AttributeError):
-            # M_ARENA_MAX of malloc.h is -8.
-            ctypes.CDLL(None).mallopt(-8, os.cpu_count() or 1)
 
 
 def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:

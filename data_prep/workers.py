@@ -5,7 +5,6 @@ Also the type of progress displays, which long jobs take: `Progress`.
 
 import concurrent.futures
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import threading
@@ -13,10 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from albert_tf.io.malloc import keep_freed_memory
 from albert_tf.io.worker_signals import workers_without_interrupts
 
-# Names of <malloc.h>, and how much freed memory a worker keeps at most.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 64_000_000
 
 Item = TypeVar("Item")
@@ -42,7 +40,7 @@ class Workers(contextlib.AbstractContextManager):
         self._number = number
         self._pool = None
         if number == 1:
-            _keep_freed_memory()
+            keep_freed_memory(_KEPT_BYTES)
         else:
             # spawn: the threads of libraries do not survive a fork.
             self._pool = concurrent.futures.ProcessPoolExecutor(
@@ -73,21 +71,10 @@ class Workers(contextlib.AbstractContextManager):
             self._pool.shutdown(wait=error[0] is None, cancel_futures=True)
 
 
-def _keep_freed_memory() -> None:
-    """Makes glibc keep what is freed, for NumPy's next temporary array.
-
-    Giving it back and having it mapped anew took workers that run side by
-    side a quarter of their time.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
-
-
 def _begin_worker() -> None:
     """Prepares a worker, which ends when its parent ends, however it does."""
-    _keep_freed_memory()
+    # Without it workers side by side took a quarter more time.
+    keep_freed_memory(_KEPT_BYTES)
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

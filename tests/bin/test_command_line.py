@@ -2,7 +2,6 @@
 
 import errno
 import os
-import platform
 import subprocess
 import sys
 from concurrent.futures.process import BrokenProcessPool
@@ -244,49 +243,6 @@ def test_tensorflow_is_loaded_without_what_only_keras_asks_for():
         "import sklearn, matplotlib; print(keras.backend.backend())"
     )
     assert (done.stdout, done.returncode) == ("set()\ntensorflow\n", 0)
-
-
-ARENAS = """
-import ctypes, os, threading
-from bin import command_line
-
-os.cpu_count = lambda: 2
-command_line._limit_arenas()
-library = ctypes.CDLL(None)
-together = threading.Barrier(12)
-
-def hold():
-    # Each takes memory while all others live: threads that may have arenas
-    # of their own get them.
-    library.malloc(64)
-    together.wait()
-
-threads = [threading.Thread(target=hold) for _ in range(12)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-library.malloc_stats()
-"""
-
-
-@pytest.mark.skipif(
-    "glibc" not in platform.libc_ver(), reason="arenas are glibc's"
-)
-@pytest.mark.parametrize("setting", [None, "5"])
-def test_memory_lies_in_one_arena_per_core(setting):
-    environment = {k: v for k, v in os.environ.items() if "MALLOC" not in k}
-    if setting:
-        environment["MALLOC_ARENA_MAX"] = setting
-    done = subprocess.run(
-        [sys.executable, "-c", ARENAS],
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    # The user's own setting takes precedence.
-    assert done.stderr.count("Arena ") == int(setting or 2)
 
 
 @pytest.mark.parametrize(

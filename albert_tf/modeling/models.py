@@ -18,7 +18,7 @@ from albert_tf.modeling.heads.pooling import (
     POOLED_OUTPUT,
     TEXT_VECTOR,
     encoder_output,
-    text_vector,
+    text_vectors,
 )
 from albert_tf.modeling.inputs import ENCODER_INPUTS, checked_features
 from albert_tf.modeling.kernels import states_at
@@ -383,7 +383,7 @@ class AlbertModel(PretrainedModel):
             "word_embeddings": self.encoder.embeddings.word_embeddings,
         }
         if any(head.reads == TEXT_VECTOR for head in self.heads.values()):
-            encoded[TEXT_VECTOR] = text_vector(self.config, outputs, rows)
+            encoded |= text_vectors(self.config, outputs, rows)
         return encoded
 
     def compute_output_spec(

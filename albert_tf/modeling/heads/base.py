@@ -10,10 +10,11 @@ from keras import ops
 from albert_tf.config import ModelConfig, require
 from albert_tf.modeling.heads.pooling import (
     POOLED_OUTPUT,
-    dropped_width,
+    TEXT_NGRAMS,
     initial_scale,
     is_own_pooling,
     read_width,
+    reads_ngrams,
 )
 from albert_tf.modeling.layers import Config, ConfiguredLayer
 from albert_tf.modeling.losses import WeightedSum, weighted_cross_entropy
@@ -302,14 +303,13 @@ class DenseHead(Head):
         )
         hidden = encoded[self.reads]
         if training and self.dropout.rate:
-            hidden = self._with_dropout(hidden, dropout_keys)
+            hidden = self.dropout(hidden, keys=dropout_keys, training=True)
+        if reads_ngrams(self.reads, self.config):
+            # Without one in ten it would be another text, and what two texts
+            # have in common would be lost: they have no dropout.
+            hidden = ops.concatenate([hidden, encoded[TEXT_NGRAMS]], axis=-1)
         scores = ops.cast(self.classifier(hidden), "float32")
         return self.outputs_of(scores, features)
-
-    def _with_dropout(self, read: Tensor, keys: Tensor | None) -> Tensor:
-        width = dropped_width(self.reads, self.config)
-        states = self.dropout(read[..., :width], keys=keys, training=True)
-        return ops.concatenate([states, read[..., width:]], axis=-1)
 
     def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns the outputs by name, of scores `[..., width]`."""

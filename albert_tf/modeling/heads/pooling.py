@@ -1,7 +1,8 @@
 """Poolings: the states of a text as one vector, POOLINGS and EMBEDDINGS.
 
 A head that reads TEXT_VECTOR gets the row of POOLINGS that the architecture's
-`pooling` names. Embeddings are rows of EMBEDDINGS, which have no weights.
+`pooling` names, and TEXT_NGRAMS beside it where that row has n-grams.
+Embeddings are rows of EMBEDDINGS, which have no weights.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +19,8 @@ from albert_tf.modeling.heads.ngrams import (
     ngram_vector,
 )
 
-# The input of such heads.
-TEXT_VECTOR = "text_vector"
+# The inputs of such heads.
+TEXT_VECTOR, TEXT_NGRAMS = "text_vector", "text_ngrams"
 POOLED_OUTPUT = "pooled_output"
 # The pooling that other libraries have too.
 _COMMON = "first"
@@ -81,10 +82,8 @@ def _embedding(name: str) -> Callable[[Tensor, Mapping], Tensor]:
     return lambda states, features: pool(states, features["input_mask"])
 
 
-def _mean_and_ngrams(states: Tensor, features: Mapping) -> Tensor:
-    mask = features["input_mask"]
-    ngrams = ngram_vector(features["input_ids"], mask)
-    return ops.concatenate([mean_of_tokens(states, mask), ngrams], axis=-1)
+def _ngrams(features: Mapping) -> Tensor:
+    return ngram_vector(features["input_ids"], features["input_mask"])
 
 
 def _pair_means(states: Tensor, features: Mapping) -> Tensor:
@@ -98,11 +97,9 @@ def _pair_means(states: Tensor, features: Mapping) -> Tensor:
     return ops.concatenate(parts, axis=-1)
 
 
-def _pair_means_and_ngrams(states: Tensor, features: Mapping) -> Tensor:
+def _pair_ngrams(features: Mapping) -> Tensor:
     ids = features["input_ids"]
-    ngrams = (ngram_vector(ids, text) for text in _texts(features))
-    parts = [_pair_means(states, features), compared_ngrams(*ngrams)]
-    return ops.concatenate(parts, axis=-1)
+    return compared_ngrams(*(ngram_vector(ids, t) for t in _texts(features)))
 
 
 def _texts(features: Mapping) -> list[Tensor]:
@@ -119,13 +116,16 @@ class Pooling(NamedTuple):
         pool: returns the vector `[batch, width]` of that output and the
             encoder's inputs `[batch, seq]`, by name.
         states: its width, in hidden sizes.
-        ngrams: the width of what it knows of n-grams, beside those.
+        ngrams: returns what a head reads of n-grams beside the vector,
+            `[batch, ngrams_width]`, of the encoder's inputs.
+        ngrams_width: its width; 0 without.
     """
 
     reads: str
     pool: Callable[[Tensor, Mapping[str, Tensor]], Tensor]
     states: int = 1
-    ngrams: int = 0
+    ngrams: Callable[[Mapping[str, Tensor]], Tensor] | None = None
+    ngrams_width: int = 0
 
 
 # The names are choices in the settings, too (config/model.py). The states have
@@ -135,10 +135,12 @@ POOLINGS: dict[str, Pooling] = {
     _COMMON: Pooling(POOLED_OUTPUT, lambda pooled, features: pooled),
     "mean": Pooling(_STATES, _embedding("mean")),
     "mean_max": Pooling(_STATES, _embedding("mean_max"), 2),
-    "mean_ngrams": Pooling(_STATES, _mean_and_ngrams, 1, NGRAM_BUCKETS),
+    "mean_ngrams": Pooling(
+        _STATES, _embedding("mean"), 1, _ngrams, NGRAM_BUCKETS
+    ),
     "pair_mean": Pooling(_STATES, _pair_means, 4),
     "pair_mean_ngrams": Pooling(
-        _STATES, _pair_means_and_ngrams, 4, COMPARISON_WIDTH
+        _STATES, _pair_means, 4, _pair_ngrams, COMPARISON_WIDTH
     ),
 }
 
@@ -153,20 +155,12 @@ def read_width(reads: str, config: ModelConfig) -> int:
     if reads != TEXT_VECTOR:
         return config.hidden_size
     pooling = POOLINGS[config.pooling]
-    return pooling.states * config.hidden_size + pooling.ngrams
+    return pooling.states * config.hidden_size + pooling.ngrams_width
 
 
-def dropped_width(reads: str, config: ModelConfig) -> int:
-    """Returns the width of what dropout is for in what a head reads.
-
-    It is that of the states, which come first. Without one n-gram in ten it is
-    another text, and of two texts what they have in common is lost.
-    """
-    return read_width(reads, config) - _ngrams_width(reads, config)
-
-
-def _ngrams_width(reads: str, config: ModelConfig) -> int:
-    return POOLINGS[config.pooling].ngrams if reads == TEXT_VECTOR else 0
+def reads_ngrams(reads: str, config: ModelConfig) -> bool:
+    """Returns whether a head reads n-grams, behind the vector."""
+    return reads == TEXT_VECTOR and bool(POOLINGS[config.pooling].ngrams)
 
 
 def initial_scale(reads: str, config: ModelConfig) -> float:
@@ -175,7 +169,7 @@ def initial_scale(reads: str, config: ModelConfig) -> float:
     It is 0 for n-grams: a text has many that no text of training has, and
     random weights of those would be noise.
     """
-    return float(not _ngrams_width(reads, config))
+    return float(not reads_ngrams(reads, config))
 
 
 def is_own_pooling(reads: str, config: ModelConfig) -> bool:
@@ -183,12 +177,12 @@ def is_own_pooling(reads: str, config: ModelConfig) -> bool:
     return reads == TEXT_VECTOR and config.pooling != _COMMON
 
 
-def text_vector(
+def text_vectors(
     config: ModelConfig,
     outputs: Mapping[str, Tensor],
     features: Mapping[str, Tensor],
-) -> Tensor:
-    """Returns the vector of each text by the architecture's pooling.
+) -> dict[str, Tensor]:
+    """Returns TEXT_VECTOR by the architecture's pooling, and TEXT_NGRAMS.
 
     Args:
         config: the architecture.
@@ -196,4 +190,7 @@ def text_vector(
         features: the encoder's inputs `[batch, seq]`.
     """
     pooling = POOLINGS[config.pooling]
-    return pooling.pool(outputs[pooling.reads], features)
+    vectors = {TEXT_VECTOR: pooling.pool(outputs[pooling.reads], features)}
+    if pooling.ngrams:
+        vectors[TEXT_NGRAMS] = pooling.ngrams(features)
+    return vectors

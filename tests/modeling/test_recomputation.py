@@ -6,11 +6,12 @@ import re
 import keras
 import pytest
 import tensorflow as tf
-import tensorflow_forks
 from numpy_albert import DROPOUT, SMALL, random_features, randomise
+from step_memory import memory_of_a_step
+from tensorflow_forks import call
 from test_heads_only import assert_equal_results, results
 
-from albert_tf.config import REMAT, ModelConfig, UserError, override
+from albert_tf.config import REMAT, UserError, override
 from albert_tf.modeling import weight_values
 from albert_tf.modeling.models import (
     AlbertForClassification,
@@ -138,52 +139,6 @@ def test_only_training_is_recomputed(remat, monkeypatch):
     assert len(calls) == 3
 
 
-def memory_of_a_step(cores):
-    """Returns the peak memory of a step for each way of REMAT.
-
-    In units of the weights, in a process that has used nothing of TensorFlow.
-    """
-    os.sched_setaffinity(0, cores)
-    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
-    config = override(
-        ModelConfig(),
-        {
-            "vocab_size": 8,
-            "hidden_size": 256,
-            "intermediate_size": 1024,
-            "num_attention_heads": 4,
-            "max_position_embeddings": 128,
-            "num_hidden_layers": 8,
-        },
-    )
-    model = AlbertModel(config)
-    names = ("input_ids", "input_mask", "segment_ids")
-    inputs = dict.fromkeys(names, tf.ones([2, 128], tf.int32))
-    size = sum(v.value.numpy().nbytes for v in model.weights)
-
-    def step():
-        with tf.GradientTape() as tape:
-            outputs = model(inputs, training=True)
-            loss = tf.reduce_sum(outputs["pooled_output"] ** 2)
-        return tape.gradient(loss, [v.value for v in model.trainable_variables])
-
-    memory = tf.config.experimental
-    found = []
-    for remat in REMAT:
-        model.encoder.remat = remat
-        run = tf.function(step, autograph=False)
-        run.get_concrete_function()
-        # On a busy machine operations wait, and so does what they would free.
-        peaks = []
-        for _ in range(4):
-            memory.reset_memory_stats("CPU:0")
-            before = memory.get_memory_info("CPU:0")["current"]
-            run()
-            peaks.append(memory.get_memory_info("CPU:0")["peak"] - before)
-        found.append(min(peaks) / size)
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("num_cores", [1, 2])
 def test_chained_gradients_and_recomputation_save_memory(num_cores):
@@ -194,7 +149,7 @@ def test_chained_gradients_and_recomputation_save_memory(num_cores):
     cores = sorted(os.sched_getaffinity(0))[:num_cores]
     if len(cores) < num_cores:
         pytest.skip(f"needs {num_cores} cores")
-    plain, selective, full = tensorflow_forks.call(memory_of_a_step, cores)
+    plain, selective, full = call(memory_of_a_step, cores)
     # Units are the weights: plain 9, what 8 applications computed and a few
     # gradients; full 6, a few gradients and one application; selective 6. Where
     # activations are kept plain is 11; where all gradients wait for each other

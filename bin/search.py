@@ -33,7 +33,12 @@ from albert_tf.tasks.formats.json_values import (
     parse_line,
     read_json_lines,
 )
-from albert_tf.tasks.formats.rows import JSON_EXTENSIONS, JSON_LINES, ending_of
+from albert_tf.tasks.formats.rows import (
+    EXTENSIONS,
+    JSON_EXTENSIONS,
+    JSON_LINES,
+    ending_of,
+)
 from albert_tf.tasks.formats.tables import MARK, decoded_lines, stored_lines
 from bin import command_line, corpora
 
@@ -167,6 +172,12 @@ def _questions() -> list[str]:
     if FLAGS.query:
         return [question.strip() for question in FLAGS.query]
     path, advice = FLAGS.input, "expected a question in each line."
+    ending = ending_of(path)
+    require(
+        ending == JSON_LINES or ending not in EXTENSIONS,
+        f"{path} is a table by its name ({ending}); expected a question in "
+        'each line of a text, or lines of JSON with a "query" (.jsonl).',
+    )
     stored = sys.stdin.buffer if path == "-" else stored_lines(path, advice)
     # Files that begin with a byte-order mark may have been joined.
     questions = [
@@ -174,7 +185,7 @@ def _questions() -> list[str]:
         for line in decoded_lines(path, stored, advice)
     ]
     first = next(filter(None, questions), "")
-    if ending_of(path) == JSON_LINES or isinstance(value_or_none(first), dict):
+    if ending == JSON_LINES or isinstance(value_or_none(first), dict):
         questions = [
             text and _asked(f"{path}:{number}", text)
             for number, text in enumerate(questions, start=1)

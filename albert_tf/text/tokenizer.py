@@ -186,8 +186,9 @@ def _vocabulary_file(directory: str, config: dict[str, Any]) -> str:
             return found[0]
     expected = ", ".join(itertools.chain.from_iterable(_OTHER_NAMES))
     raise UserError(
-        f"{directory} has no tokenizer, none of {expected}; --tokenizer names "
-        "another directory or such a file, train_vocab makes one."
+        f"{directory} has no tokenizer, none of {expected}: copy that of the "
+        "model there, or name it with --tokenizer where a program has it; "
+        "train_vocab makes one for a new model."
     )
 
 

@@ -106,6 +106,16 @@ def test_questions_in_lines_of_json_are_their_query(index_dir, tmp_path, name):
     )
 
 
+@pytest.mark.parametrize("name", ["asked.csv", "asked.TSV.gz", "a.parquet"])
+def test_questions_in_a_table_are_refused(index_dir, tmp_path, name):
+    path = tmp_path / name
+    path.write_text("question,id\ntepu,1\n")
+    done = run_program("search", f"--index_dir={index_dir}", f"--input={path}")
+    assert f"{path} is a table by its name (." in done.error
+    assert 'lines of JSON with a "query" (.jsonl).' in done.error
+    assert done.stdout == ""
+
+
 def test_questions_in_utf16_are_refused_by_that_name(index_dir, tmp_path):
     (tmp_path / "asked.txt").write_text("tepu\n", "utf-16")
     done = run_program(

@@ -372,7 +372,7 @@ def test_columns_of_labels_are_ticked(write, tmp_path, cells, labels, message):
             "labels=b",
             "a,,b",
             "train.tsv:2: expected labels with ',' between them, a list of "
-            "strings in JSON, or nothing, as 'b', got \"a,,b\".",
+            "strings in JSON, or '' or [] for none, as 'b', got \"a,,b\".",
         ),
         # Lists of data frames, Java and PostgreSQL, and what is in none.
         *(
@@ -380,7 +380,8 @@ def test_columns_of_labels_are_ticked(write, tmp_path, cells, labels, message):
                 "labels=b",
                 cell,
                 "train.tsv:2: expected labels with ',' between them, a list of "
-                f"strings in JSON, or nothing, as 'b', got \"{cell}\".",
+                "strings in JSON, or '' or [] for none, as 'b', got "
+                f'"{cell}".',
             )
             for cell in (
                 *("['a', 'b']", "['a' 'b']", "('a', 'b')", "{'a', 'b'}"),

@@ -89,7 +89,7 @@ def test_classes_that_make_other_ids(request, tmp_path, kind, name):
 def test_no_vocabulary(tmp_path):
     with pytest.raises(UserError, match=r"nowhere does not exist"):
         load_tokenizer(tmp_path / "nowhere")
-    expected = r"no tokenizer, none of \*\.model, .*--tokenizer names"
+    expected = r"no tokenizer, none of \*\.model, .*: copy that of the model"
     with pytest.raises(UserError, match=expected):
         load_tokenizer(tmp_path)
 

@@ -160,7 +160,7 @@ class Record:
             raise RowError(
                 self.location,
                 f"expected labels with {separator!r} between them, a list of "
-                f"strings in JSON, or nothing, as {shown(name)}",
+                f"strings in JSON, or '' or [] for none, as {shown(name)}",
                 f", got {shown_json(self.values[name])}",
             )
         return tuple(dict.fromkeys(labels))

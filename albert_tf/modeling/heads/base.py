@@ -64,7 +64,8 @@ class Head(ConfiguredLayer):
             bias (gamma and beta). Google's is None where that code has no
             such head.
         reads: "pooled_output"; TEXT_VECTOR, that or another vector of the
-            text, by the architecture's `pooling`; "sequence_output", the
+            text, by the architecture's `pooling` (a DenseHead reads its
+            TEXT_NGRAMS too); "sequence_output", the
             states of all positions; or the feature with the positions that it
             reads.
         features: of the batch, beside the encoder's inputs.

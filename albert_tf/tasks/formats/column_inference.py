@@ -15,6 +15,7 @@ from albert_tf.tasks.formats.rows import (
     about_header,
     differs_in_case,
 )
+from albert_tf.tasks.number_labels import is_number
 
 # Columns that are the texts whatever others there are.
 TEXT_COLUMNS = ("text", "text_pair")
@@ -60,7 +61,7 @@ def infer_columns(
         f"{flags}.{about_header(rows)}",
     )
     if len(texts) == 2:
-        _refuse_repeated_label(rows, label, texts, flags)
+        _refuse_other_than_texts(rows, label, texts, flags)
     _check_each(rows, readable, expected)
     if ignored := [n for n in rows.columns if n not in (*texts, label)]:
         rows.log(
@@ -84,16 +85,24 @@ def _most_have(rows: Rows, names: set[str]) -> list[str]:
     return [name for name in rows.columns if name in most]
 
 
-def _refuse_repeated_label(
+def _refuse_other_than_texts(
     rows: Rows, label: str, texts: Sequence[str], flags: str
 ) -> None:
-    """Raises UserError if the label decides the value of a column of texts."""
+    """Raises UserError for a column of numbers, or one that the label decides.
+
+    They are rarely texts: the length of one, the label's other name.
+    """
     for name in texts:
         require(
             name in TEXT_COLUMNS or not _decides(rows.records, label, name),
             f"{rows.head}: {shown(name)} has one value in all rows of a "
             f"{shown(label)}, and would be read as a text; name the columns "
             f"with {flags}.",
+        )
+        require(
+            name in TEXT_COLUMNS or not _are_numbers(rows.records, name),
+            f"{rows.head}: {shown(name)} has numbers in all rows, and would "
+            f"be read as a text; name the columns with {flags}.",
         )
 
 
@@ -108,6 +117,12 @@ def _decides(records: Sequence[Record], label: str, name: str) -> bool:
         if found.setdefault(key, value) != value:
             return False
     return len(found) * _FEW_ROWS <= len(records)
+
+
+def _are_numbers(records: Sequence[Record], name: str) -> bool:
+    """Returns whether all rows, which are not few, have numbers in a column."""
+    values = (str(record.values.get(name)) for record in records)
+    return len(records) >= _FEW_ROWS and all(map(is_number, values))
 
 
 def _check_each(rows: Rows, readable: set[str], expected: list[str]) -> None:

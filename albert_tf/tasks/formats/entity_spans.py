@@ -86,8 +86,14 @@ def _tags(
     starts = {start: number for number, (start, _) in enumerate(spans)}
     ends = {end: number for number, (_, end) in enumerate(spans)}
     tags = ["O"] * len(spans)
+    seen = set()
     for value in values:
-        start, end, label = _entity(record, text, value)
+        entity = _entity(record, text, value)
+        # Some programs list one twice.
+        if entity in seen:
+            continue
+        seen.add(entity)
+        start, end, label = entity
         shown_text = shown(text[start:end])
         if start not in starts or end not in ends:
             is_last = start in starts and end + 1 in ends

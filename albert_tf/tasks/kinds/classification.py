@@ -130,6 +130,19 @@ class ClassKind(Kind):
         return self.class_names(scored)[classes[0]]
 
 
+def _written_otherwise(label: str, labels: Sequence[str]) -> str:
+    """Returns a hint if a label differs in case, or as a number; else "".
+
+    As `True` and `true`, `1` and `1.0` of one column in two formats.
+    """
+
+    def value(text: str) -> str | float:
+        return float(text) if is_number(text) else text.casefold()
+
+    alike = [name for name in labels if value(name) == value(label)]
+    return f" (write {shown(alike[0])}, as in training)" if alike else ""
+
+
 class Classification(TextKind, ClassKind):
     """One label of several."""
 
@@ -164,7 +177,8 @@ class Classification(TextKind, ClassKind):
                 raise RowError(
                     example.location,
                     f"expected one of {listed(labels, 12)} as the label",
-                    f", got {shown(str(example.label))}",
+                    f", got {shown(str(example.label))}"
+                    f"{_written_otherwise(str(example.label), labels)}",
                 )
             return ids[example.label]
 

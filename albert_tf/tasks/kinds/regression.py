@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig
+from albert_tf.config import FeatureConfig, require
 from albert_tf.tasks.bad_rows import made_of_all
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
@@ -53,15 +53,19 @@ class Regression(TextKind):
         """Returns the mean and the deviation of numbers of another scale.
 
         A model starts at 0 and moves in small steps, which suit those of the
-        paper's tasks.
+        paper's tasks. Raises UserError where all are equal.
         """
         numbers = self.label_ids(examples, ())
         mean, deviation = float(numbers.mean()), float(numbers.std())
+        # Equal numbers may have a deviation, by rounding.
+        require(
+            deviation > _ROUNDING * abs(mean),
+            f"{examples[0].location} and what follows: the training examples "
+            f"have one number only, {mean:.6g}; regression needs at least two.",
+        )
         if abs(mean) <= _LARGE and _SMALL <= deviation <= _LARGE:
             return LabelScaling()
-        # Equal numbers may have a deviation, by rounding.
-        is_alike = deviation <= _ROUNDING * abs(mean)
-        return LabelScaling(mean, 1.0 if is_alike else deviation)
+        return LabelScaling(mean, deviation)
 
     def scores(
         self, features: Features, outputs: Outputs, config: FeatureConfig

@@ -254,7 +254,7 @@ def test_a_column_that_differs_in_case_is_named(table):
     assert_error(read_texts, path, named, columns="body gold")
 
 
-@pytest.mark.parametrize("other", ["{}", "en"])
+@pytest.mark.parametrize("other", ["c{}", "en"])
 def test_what_the_label_decides_is_no_text(table, other):
     """But few rows may be alike by chance."""
     labels = [n % 2 for n in range(20)]
@@ -267,6 +267,18 @@ def test_what_the_label_decides_is_no_text(table, other):
     # It is the text where there is no other.
     path = table("class\tlabel", *["a\tx", "b\ty"] * 10)
     assert columns_of(path)["text"] == ["class"]
+
+
+def test_a_column_of_numbers_is_no_text_by_itself(table):
+    rows = [f"t{n}\t{n}\tx" for n in range(10)]
+    path = table("said\tlength\tlabel", *rows)
+    message = ":1: 'length' has numbers in all rows, and would be .*--columns"
+    assert_error(columns_of, path, message)
+    # Few rows may have numbers by chance.
+    path = table("said\tlength\tlabel", *rows[:-1])
+    assert columns_of(path)["text"] == ["said", "length"]
+    path = table("text\ttext_pair\tlabel", *rows)
+    assert columns_of(path)["text"] == ["text", "text_pair"]
 
 
 def test_names_that_end_like_numbers_of_rows(write):

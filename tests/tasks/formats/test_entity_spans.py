@@ -102,6 +102,12 @@ def test_entities_that_do_not_fit(tmp_path, value, message):
     assert len(read(tmp_path, good, bad, skip_bad_rows=True)) == 1
 
 
+def test_an_entity_may_be_listed_twice(tmp_path):
+    twice = [[0, 3, "PER"], entity(0, 3, "PER")]
+    (example,) = read(tmp_path, {"text": "Mia Ulm", "entities": twice})
+    assert example.tags == ("B-PER", "O")
+
+
 def test_offsets_beyond_an_emoji_may_be_those_of_javascript(tmp_path):
     line = {"text": "\U0001f680 Mia", "entities": [[3, 6, "PER"]]}
     message = r"got \[3, 6, .PER.\] in 5 characters \(an emoji is one"

@@ -1,5 +1,7 @@
 """Classification of texts, and what all kinds that predict classes share."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -170,6 +172,23 @@ def test_features(tiny_tokenizer):
     )
     with pytest.raises(UserError, match=message):
         label_ids([*EXAMPLES, unknown], LABELS)
+
+
+@pytest.mark.parametrize(
+    ("label", "hint"),
+    [
+        # Pandas writes the first into CSV, the second into JSON.
+        ("true", " (write 'True', as in training)"),
+        ("1", " (write '1.0', as in training)"),
+        ("2", ""),
+        ("truth", ""),
+    ],
+)
+def test_a_label_that_is_written_otherwise(label, hint):
+    examples = [Example(("a",), label, "dev.tsv:2")]
+    message = re.escape(f" as the label, got '{label}'{hint}.") + "$"
+    with pytest.raises(UserError, match=message):
+        KIND.label_ids(examples, ["1.0", "True"])
 
 
 def test_probabilities_and_their_ensemble():

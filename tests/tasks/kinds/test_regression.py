@@ -61,15 +61,23 @@ def test_numbers_in_another_form_are_to_be_converted(label, is_advised):
         ("1 4", (0, 1)),
         ("1000 1001", (1000.5, 0.5)),
         ("0 90", (45, 45)),
-        ("1 1", (1, 1)),
-        # Their deviation is computed as 1.4e-17.
-        ("0.1 0.1 0.1", (pytest.approx(0.1), 1)),
-        ("0 0", (0, 1)),
     ],
 )
 def test_numbers_of_another_scale_are_scaled(labels, scaling):
     examples = [Example((n,), n) for n in labels.split()]
     assert KIND.label_scaling(examples) == scaling
+
+
+@pytest.mark.parametrize(
+    ("labels", "number"),
+    # The deviation of the second is computed as 1.4e-17.
+    [("1 1", "1"), ("0.1 0.1 0.1", "0.1"), ("0 0", "0")],
+)
+def test_equal_numbers_are_refused(labels, number):
+    examples = [Example((n,), n, "train.tsv:2") for n in labels.split()]
+    message = f"^train.tsv:2 and .* have one number only, {number}; regression"
+    with pytest.raises(UserError, match=message):
+        KIND.label_scaling(examples)
 
 
 def test_features(tiny_tokenizer):

@@ -124,9 +124,13 @@ def _without_weights(
     key: Tensor,
     value: Tensor,
     mask_logits: Tensor,
-    **_: object,
+    positions: Tensor,
+    dropout: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, None]:
-    """Returns the context by a kernel, which has no dropout, and None."""
+    """Returns the context by a kernel, and None.
+
+    A kernel has no dropout, so that `positions` and `dropout` are not read.
+    """
     return kernel_attention(kernel, query, key, value, mask_logits), None
 
 

@@ -20,8 +20,10 @@ from albert_tf.modeling.layers import (
     ConfiguredLayer,
     serializable,
 )
-from albert_tf.modeling.recomputation import recomputed_product
-from albert_tf.modeling.weight_values import recomputed
+from albert_tf.modeling.recomputation import (
+    recomputed_layer,
+    recomputed_product,
+)
 
 # Each sub-layer has a stream of dropout keys; attention's is divided into one
 # for its weights and one for its output.
@@ -324,7 +326,7 @@ class TransformerBlock(CompositeLayer):
             queries = [states_at(hidden, read_positions)]
         attention: Callable = self.attention
         if recompute_attention:
-            attention = recomputed(attention)
+            attention = recomputed_layer(attention)
         hidden, weights = attention(
             hidden,
             *queries,

@@ -26,7 +26,8 @@ from albert_tf.modeling.layers import (
     ConfiguredLayer,
     serializable,
 )
-from albert_tf.modeling.weight_values import SharedWeights, recomputed
+from albert_tf.modeling.recomputation import recomputed_layer
+from albert_tf.modeling.shared_weights import SharedWeights
 
 
 def _name(base: str, number: int) -> str:
@@ -174,7 +175,7 @@ class AlbertEncoder(ConfiguredLayer):
         for number, block in enumerate(blocks, start=1):
             is_last = number == len(blocks)
             keys = stream_keys(dropout_keys, number)
-            apply = recomputed(block) if remat == "full" else block
+            apply = recomputed_layer(block) if remat == "full" else block
             with shared.values_for(block):
                 hidden, weights = apply(
                     hidden,

@@ -7,7 +7,7 @@ attention, of a product, or of attention in chunks. On other backends
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import keras
@@ -78,7 +78,7 @@ def _recomputed_with_gradients(
     return value_and_gradients(function, gradient, *arguments)
 
 
-def rematerialized(
+def recomputed(
     function: Callable, weights: Sequence[Tensor], *inputs: Tensor
 ) -> Tensor:
     """Returns `function(*weights, *inputs)`, computed again for its gradient.
@@ -133,6 +133,43 @@ def _zero_after(gradient: Tensor) -> Tensor:
 
 def _identity(gradient: Tensor | None) -> Tensor | None:
     return None if gradient is None else tf.identity(gradient)
+
+
+def variables_as(
+    values: Iterable[tuple[keras.Variable, Tensor]],
+) -> keras.StatelessScope:
+    """Returns a context in which layers find tensors in place of variables."""
+    scope = keras.StatelessScope()
+    for variable, value in values:
+        # The constructor would cast them back to the variables' types.
+        scope.add_update((variable, value))
+    return scope
+
+
+def recomputed_layer(layer: keras.layers.Layer) -> Callable:
+    """Returns `layer`, computed again in the backward pass (checkpointing).
+
+    Of the layer's outputs only the first is returned, the other is None: an
+    unused result would get a gradient of zeros. Positional arguments are
+    differentiated, named ones are constants.
+    """
+    # The gradient is taken by nothing but arguments.
+    floats = [
+        variable
+        for variable in layer.weights
+        if keras.backend.is_float_dtype(variable.dtype)
+    ]
+
+    def call(*inputs: Tensor, **constants: object) -> tuple[Tensor, None]:
+        def first_output(*arguments: Tensor) -> Tensor:
+            values = arguments[: len(floats)]
+            with variables_as(zip(floats, values, strict=True)):
+                return layer(*arguments[len(floats) :], **constants)[0]
+
+        values = [variable.value for variable in floats]
+        return recomputed(first_output, values, *inputs), None
+
+    return call
 
 
 def map_chunks(function: Callable, chunks: Tensor, *shared: Tensor) -> Tensor:

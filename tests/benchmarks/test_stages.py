@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from albert_tf.config import UserError, override
-from albert_tf.modeling import attention, weight_values
-from albert_tf.modeling.recomputation import rematerialized
+from albert_tf.modeling import attention, recomputation
+from albert_tf.modeling.recomputation import recomputed
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.examples import Example
 from benchmarks import finetuning, libraries, serving, training
@@ -57,9 +57,9 @@ def test_each_side_of_recomputation_is_measured_with_its_setting(
     """Counts calls: that memory is saved is tested with the model."""
     calls = []
     monkeypatch.setattr(
-        weight_values,
-        "rematerialized",
-        lambda *given: calls.append(given) or rematerialized(*given),
+        recomputation,
+        "recomputed",
+        lambda *given: calls.append(given) or recomputed(*given),
     )
 
     def step_memory(work):

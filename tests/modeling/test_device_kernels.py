@@ -86,7 +86,7 @@ def test_the_kernel_of_the_device_is_left_where_it_cannot_serve(
 def test_batches_of_any_size_are_refused(with_jax):
     states = [keras.KerasTensor((None, 4, 2, 8), "bfloat16")] * 3
     with pytest.raises(UserError, match="needs batches of one known size"):
-        FORMS["cudnn"](*states, None)
+        FORMS["cudnn"](*states, None, positions=None, dropout=None)
 
 
 def test_a_program_needs_the_device():

@@ -12,15 +12,15 @@ from tensorflow_forks import call
 from test_heads_only import assert_equal_results, results
 
 from albert_tf.config import REMAT, UserError, override
-from albert_tf.modeling import weight_values
+from albert_tf.modeling import recomputation
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
     AlbertModel,
 )
 from albert_tf.modeling.recomputation import (
+    recomputed,
     recomputed_product,
-    rematerialized,
 )
 
 # In float32 sums round by the order of threads, now and then beyond the bounds.
@@ -127,9 +127,9 @@ def test_only_training_is_recomputed(remat, monkeypatch):
     model = AlbertForClassification(SMALL, 2, remat=remat)
     calls = []
     monkeypatch.setattr(
-        weight_values,
-        "rematerialized",
-        lambda *given: calls.append(given) or rematerialized(*given),
+        recomputation,
+        "recomputed",
+        lambda *given: calls.append(given) or recomputed(*given),
     )
     features = random_features(model.config)
     model(features)

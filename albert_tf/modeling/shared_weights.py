@@ -1,36 +1,25 @@
-"""Weights as values: gradients of shared kernels, and recomputation.
+"""Kernels that several block applications share: casts and gradients.
 
-The gradient of a kernel that several applications of blocks share is
-accumulated one application after another. Keras' StatelessScope substitutes a
-tensor for each variable, so that the layers stay unchanged.
+The gradient of a shared kernel is accumulated one application after another,
+and a kernel is cast once. The layers stay unchanged: they find tensors in place
+of their variables.
 """
 
 import collections
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.modeling.kernels import chain_gradients
-from albert_tf.modeling.recomputation import rematerialized
+from albert_tf.modeling.recomputation import variables_as
 
 
 def _read(variable: keras.Variable) -> Tensor:
     """Returns a variable's value as a tensor, which a tape sees."""
     return ops.reshape(variable, variable.shape)
-
-
-def _scope(
-    values: Iterable[tuple[keras.Variable, Tensor]],
-) -> keras.StatelessScope:
-    """Returns a context in which the variables have these values."""
-    scope = keras.StatelessScope()
-    for variable, value in values:
-        # The constructor would cast them back to the variables' types.
-        scope.add_update((variable, value))
-    return scope
 
 
 class SharedWeights:
@@ -69,7 +58,7 @@ class SharedWeights:
         if not self._is_needed:
             return contextlib.nullcontext()
         # All weights, since a scope hides the values of one around it.
-        return _scope((v, self._value_for_use(v)) for v in block.weights)
+        return variables_as((v, self._value_for_use(v)) for v in block.weights)
 
     def _value_for_use(self, variable: keras.Variable) -> Tensor:
         path = variable.path
@@ -92,29 +81,3 @@ def _is_matrix(variable: keras.Variable) -> bool:
     """Returns whether a variable is a matrix of floats, not quantized."""
     is_float = keras.backend.is_float_dtype(variable.dtype)
     return is_float and len(variable.shape) == 2
-
-
-def recomputed(layer: keras.layers.Layer) -> Callable:
-    """Returns `layer`, computed again in the backward pass (checkpointing).
-
-    Of the layer's outputs only the first is returned, the other is None: an
-    unused result would get a gradient of zeros. Positional arguments are
-    differentiated, named ones are constants.
-    """
-    # The gradient is taken by nothing but arguments.
-    floats = [
-        variable
-        for variable in layer.weights
-        if keras.backend.is_float_dtype(variable.dtype)
-    ]
-
-    def call(*inputs: Tensor, **constants: object) -> tuple[Tensor, None]:
-        def first_output(*arguments: Tensor) -> Tensor:
-            values = arguments[: len(floats)]
-            with _scope(zip(floats, values, strict=True)):
-                return layer(*arguments[len(floats) :], **constants)[0]
-
-        values = [variable.value for variable in floats]
-        return rematerialized(first_output, values, *inputs), None
-
-    return call

@@ -117,41 +117,35 @@ def run_pretraining(
     config = with_micro_batch_size(
         config, strategy, run_dir, config.model, **_largest_batch(sources)
     )
+    objective = _objective(config, phases)
+    loss = pretraining_loss(objective, config.pretraining.sentence_loss_weight)
     return train(
         _Pretraining(
             config=config,
             strategy=strategy,
             run_dir=run_dir,
             runtime=runtime,
+            model_config=config.model,
             tokenizer=tokenizer,
             initial=initial,
+            training_loss=loss,
             sources=sources,
             phases=phases,
             held_out=held_out_sources(config, phases),
+            depths=DepthSchedule(
+                config.pretraining.depth_schedule,
+                len(sharing_plan(config.model)),
+            ),
+            best_metric=config.training.best_metric or "loss",
+            metric_names=pretraining_metric_names(loss.terms),
+            warnings=(
+                f"Sentence objective {objective.name}: {objective.meaning}.",
+                *unequal_lengths(phases),
+                *_late_changes(config),
+            ),
             report=report,
-            **_learned(config, phases),
         )
     )
-
-
-def _learned(config: PretrainConfig, phases: Sequence[Phase]) -> dict[str, Any]:
-    """Returns the loss, the depths and the metrics, as arguments of a job."""
-    objective = _objective(config, phases)
-    loss = pretraining_loss(objective, config.pretraining.sentence_loss_weight)
-    return {
-        "model_config": config.model,
-        "depths": DepthSchedule(
-            config.pretraining.depth_schedule, len(sharing_plan(config.model))
-        ),
-        "training_loss": loss,
-        "best_metric": config.training.best_metric or "loss",
-        "metric_names": pretraining_metric_names(loss.terms),
-        "warnings": (
-            f"Sentence objective {objective.name}: {objective.meaning}.",
-            *unequal_lengths(phases),
-            *_late_changes(config),
-        ),
-    }
 
 
 def _late_changes(config: PretrainConfig) -> list[str]:

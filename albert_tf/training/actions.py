@@ -15,46 +15,10 @@ from albert_tf.training.skipped_steps import diverged
 from albert_tf.training.trainer import StepResult
 
 
-def log_and_evaluate(
+def log_step(
     state: RunState, stragglers: Stragglers, result: StepResult
-) -> bool:
-    """Logs and evaluates as is due after a step with this result.
-
-    Sets `progress.finished` where the run ends, early perhaps. Returns whether
-    the model is the best so far, and saved as such.
-    """
-    job, step, progress = state.job, state.step, state.progress
-    config = job.config.training
-    last = step == config.num_train_steps
-    if last or step % config.log_steps == 0:
-        _log(state, stragglers, result)
-    better = False
-    if last or (config.eval_steps and step % config.eval_steps == 0):
-        better = _evaluate(state, last)
-    patience = config.early_stopping_patience
-    early = bool(patience) and progress.without_better >= patience
-    progress.finished = last or early
-    if early and not last:
-        state.log(
-            f"{job.best_metric} has not improved in {patience} "
-            f"evaluations: the run ends at step {step}. {_where_best_is(state)}"
-        )
-    return better
-
-
-def _where_best_is(state: RunState) -> str:
-    best, name = state.progress.best, state.best_model
-    if best:
-        return (
-            f"The best model, of step {best['step']:.0f}, is in "
-            f"{state.job.run_dir}/{name}."
-        )
-    if state.keeps_best:
-        return f"It was never defined: {name} is of the last step."
-    return f"It was never defined; there is no {name}."
-
-
-def _log(state: RunState, stragglers: Stragglers, result: StepResult) -> None:
+) -> None:
+    """Logs the means since the last logged step, and a step's result."""
     trainer = state.job.trainer
     means = state.window.means()
     losses = [term.loss for term in trainer.training_loss.terms]
@@ -76,7 +40,7 @@ def _log(state: RunState, stragglers: Stragglers, result: StepResult) -> None:
     state.window = RunningMeans()
 
 
-def _evaluate(state: RunState, last: bool) -> bool:
+def evaluate(state: RunState) -> bool:
     """Returns whether the model is the best so far, and saved as such."""
     job, step, monitor = state.job, state.step, state.monitor
     progress = state.progress
@@ -110,8 +74,36 @@ def _evaluate(state: RunState, last: bool) -> bool:
         progress.without_better += 1
         return False
     progress.without_better = 0
+    last = step == job.config.training.num_train_steps
     if not state.save_model(state.best_model, needed=last or state.keeps_best):
         return False
     progress.best = {"step": step, "value": value}
     progress.best_evaluation = metrics
     return True
+
+
+def finish_if_due(state: RunState) -> None:
+    """Sets `progress.finished` where the run ends, early perhaps."""
+    job, step, progress = state.job, state.step, state.progress
+    config = job.config.training
+    last = step == config.num_train_steps
+    patience = config.early_stopping_patience
+    early = bool(patience) and progress.without_better >= patience
+    progress.finished = last or early
+    if early and not last:
+        state.log(
+            f"{job.best_metric} has not improved in {patience} "
+            f"evaluations: the run ends at step {step}. {_where_best_is(state)}"
+        )
+
+
+def _where_best_is(state: RunState) -> str:
+    best, name = state.progress.best, state.best_model
+    if best:
+        return (
+            f"The best model, of step {best['step']:.0f}, is in "
+            f"{state.job.run_dir}/{name}."
+        )
+    if state.keeps_best:
+        return f"It was never defined: {name} is of the last step."
+    return f"It was never defined; there is no {name}."

@@ -27,7 +27,7 @@ from albert_tf.optim.schedules import warm_up_warnings
 from albert_tf.rundir.checkpoints import remove_leftovers
 from albert_tf.rundir.profiling import Profiler
 from albert_tf.rundir.run_directory import claim, locked
-from albert_tf.training.actions import log_and_evaluate
+from albert_tf.training.actions import evaluate, finish_if_due, log_step
 from albert_tf.training.job import Job
 from albert_tf.training.run_state import BEST_MODEL, MODEL, RunState
 from albert_tf.training.skipped_steps import RollBack, handle_skipped
@@ -158,10 +158,7 @@ class _Loop:
                     )
                 for batch, result in zip(batches, results, strict=True):
                     self._record_step(batch, result)
-                better = log_and_evaluate(
-                    self.state, self.stragglers, results[-1]
-                )
-                self._save_or_stop(better, bool(results[-1].stop_requests))
+                self._act(results[-1])
 
     def _changes_of_batches(self) -> set[int]:
         """Returns the steps where masks, shards or depth change."""
@@ -271,11 +268,25 @@ class _Loop:
         state.window.add(result.sums)
         state.spikes.add(result.loss)
 
+    def _act(self, result: StepResult) -> None:
+        """Does what is due after a step with this result."""
+        if self._is_due(self.config.log_steps):
+            log_step(self.state, self.stragglers, result)
+        better = self._is_due(self.config.eval_steps) and evaluate(self.state)
+        finish_if_due(self.state)
+        self._save_or_stop(better, bool(result.stop_requests))
+
+    def _is_due(self, interval: int) -> bool:
+        """Returns whether an interval or the run ends; 0: no interval does."""
+        step = self.state.step
+        last = step == self.config.num_train_steps
+        return last or (interval > 0 and step % interval == 0)
+
     def _save_or_stop(self, better: bool, stop_requested: bool) -> None:
         """Saves a checkpoint where one is due, and stops after a signal."""
         state, finished = self.state, self.state.progress.finished
         stop = stop_requested or self._stops_at_once()
-        due = state.step % self.config.save_checkpoints_steps == 0
+        due = self._is_due(self.config.save_checkpoints_steps)
         needed = stop or finished or (better and state.keeps_best)
         if needed or better or due:
             state.save(best=better, needed=needed)

@@ -1,13 +1,24 @@
 """The update of a model's variables, equal on every replica."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from albert_tf.optim.moving_average import MovingAverage
 
-ByPath = Mapping[str, tf.Tensor]
+
+class _Row(NamedTuple):
+    """A variable in an update: its gradient and learning rate.
+
+    `average` is None where no moving average is kept.
+    """
+
+    variable: tf.Variable
+    average: tf.Variable | None
+    gradient: tf.Tensor
+    rate: tf.Tensor
 
 
 class VariableUpdate:
@@ -41,7 +52,10 @@ class VariableUpdate:
         return dict(zip(self._variables, values, strict=True))
 
     def apply(
-        self, gradients: ByPath, rate: tf.Tensor, usable: tf.Tensor
+        self,
+        gradients: Mapping[str, tf.Tensor],
+        rate: tf.Tensor,
+        usable: tf.Tensor,
     ) -> None:
         """Counts a step, and updates the variables that have a gradient.
 
@@ -49,48 +63,49 @@ class VariableUpdate:
         usable, no variable and no moment changes, and `optimizer.iterations`
         counts it all the same: they are steps and not updates.
         """
+        averages = self.averages()
+        rows = [
+            _Row(
+                variable,
+                averages.get(path),
+                gradients[path],
+                rate * self._multipliers.get(path, 1.0),
+            )
+            for path, variable in self._variables.items()
+            if path in gradients
+        ]
         tf.distribute.get_replica_context().merge_call(
-            self._update_replicas, args=(gradients, rate, usable)
+            self._update_replicas, args=(rows, usable)
         )
 
     def _update_replicas(
         self,
         strategy: tf.distribute.Strategy,
-        gradients: ByPath,
-        rate: tf.Tensor,
+        rows: Sequence[_Row],
         usable: tf.Tensor,
     ) -> None:
-        variables = {p: v for p, v in self._variables.items() if p in gradients}
-        averages = {p: v for p, v in self.averages().items() if p in gradients}
         # One call for all variables, and in it one condition: a condition of
         # each variable's own takes a second more to compile.
         strategy.extended.update(
-            next(iter(variables.values())),
+            rows[0].variable,
             self._update_replica,
-            args=(variables, averages, gradients, rate, usable),
+            args=(rows, usable),
             group=False,
         )
         self._optimizer.iterations.value.assign_add(1)
 
     def _update_replica(
-        self,
-        _: tf.Variable,
-        variables: Mapping[str, tf.Variable],
-        averages: Mapping[str, tf.Variable],
-        gradients: ByPath,
-        rate: tf.Tensor,
-        usable: tf.Tensor,
+        self, _: tf.Variable, rows: Sequence[_Row], usable: tf.Tensor
     ) -> None:
         def update() -> tf.Tensor:
-            for path, variable in variables.items():
-                factor = self._multipliers.get(path, 1.0)
+            for row in rows:
                 self._optimizer.update_step(
-                    gradients[path], variable, rate * factor
+                    row.gradient, row.variable, row.rate
                 )
                 if self._average:
                     self._average.update_step(
-                        averages[path],
-                        variable,
+                        row.average,
+                        row.variable,
                         self._optimizer.iterations.value,
                     )
             return tf.constant(True)

@@ -24,6 +24,7 @@ from bin import command_line, corpora, tasks
 FLAGS = flags.FLAGS
 
 _SENTENCE = "The king has seen his old friend, and he was glad of it."
+_FEWEST_TEXTS = 40
 # Shorter paragraphs are headings and the like.
 _MIN_WORDS = 8
 
@@ -38,7 +39,7 @@ def define_flags() -> None:
         "max_texts",
         1000,
         "Texts to measure on, as pairs; of tagged sentences at most as many.",
-        lower_bound=40,
+        lower_bound=_FEWEST_TEXTS,
     )
     flags.DEFINE_string(
         "sentence", _SENTENCE, "Sentence whose attention is drawn."
@@ -60,7 +61,8 @@ def main() -> None:
         len(pairs) >= FLAGS.max_texts // 2,
         f"--input has {len(pairs)} pairs of neighbouring paragraphs of "
         f"{_MIN_WORDS} words or more; --max_texts={FLAGS.max_texts} needs "
-        f"{FLAGS.max_texts // 2}.",
+        f"{FLAGS.max_texts // 2}. Give it more text, or --max_texts of up to "
+        f"{2 * len(pairs) + 1} (and at least {_FEWEST_TEXTS}).",
     )
     drawn = random.Random(FLAGS.seed).sample(pairs, FLAGS.max_texts // 2)
     command_line.load_tensorflow()

@@ -5,6 +5,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from albert_tf.cluster.distribution import is_chief
 from albert_tf.config import (
     PretrainConfig,
@@ -111,9 +113,7 @@ def run_pretraining(
     phases = open_phases(config, shards)
     config = extended(config, runtime)
     tokenizer = _tokenizer(config, phases, initial)
-    maskings = masking_schedule(config, phases)
-    by_length = on_one_cpu(strategy) and config.training.steps_per_loop == 1
-    sources = training_sources(config, phases, tokenizer, maskings, by_length)
+    sources = _sources(config, strategy, phases, tokenizer)
     config = with_micro_batch_size(
         config, strategy, run_dir, config.model, **_largest_batch(sources)
     )
@@ -132,19 +132,47 @@ def run_pretraining(
             sources=sources,
             phases=phases,
             held_out=held_out_sources(config, phases),
-            depths=DepthSchedule(
-                config.pretraining.depth_schedule,
-                len(sharing_plan(config.model)),
-            ),
+            depths=_depths(config),
             best_metric=config.training.best_metric or "loss",
             metric_names=pretraining_metric_names(loss.terms),
-            warnings=(
-                f"Sentence objective {objective.name}: {objective.meaning}.",
-                *unequal_lengths(phases),
-                *_late_changes(config),
-            ),
+            warnings=_warnings(config, phases, objective),
             report=report,
         )
+    )
+
+
+def _sources(
+    config: PretrainConfig,
+    strategy: tf.distribute.Strategy,
+    phases: Sequence[Phase],
+    tokenizer: Tokenizer,
+) -> SourceSchedule:
+    """Returns the training batches; on one CPU a batch's rows by length."""
+    return training_sources(
+        config,
+        phases,
+        tokenizer,
+        masking_schedule(config, phases),
+        on_one_cpu(strategy) and config.training.steps_per_loop == 1,
+    )
+
+
+def _depths(config: PretrainConfig) -> DepthSchedule:
+    """Returns how many of the model's blocks each step applies."""
+    schedule = config.pretraining.depth_schedule
+    return DepthSchedule(schedule, len(sharing_plan(config.model)))
+
+
+def _warnings(
+    config: PretrainConfig,
+    phases: Sequence[Phase],
+    objective: SentenceObjective,
+) -> tuple[str, ...]:
+    """Returns lines for the log, the objective's first."""
+    return (
+        f"Sentence objective {objective.name}: {objective.meaning}.",
+        *unequal_lengths(phases),
+        *_late_changes(config),
     )
 
 

@@ -41,12 +41,13 @@ def columns_of_texts(
     """
     if columns:
         return _roles(columns, form)
+    trained: Roles = {}
     # The model's task may have other texts than the form.
     with contextlib.suppress(UserError):
-        roles = _roles(of_model, form)
-        if all(n in first.values for n in itertools.chain(*roles.values())):
-            return roles
-    return _inferred(first, form, path, log)
+        trained = _roles(of_model, form)
+        if all(n in first.values for n in itertools.chain(*trained.values())):
+            return trained
+    return _inferred(first, form, path, log, trained)
 
 
 def _roles(columns: Sequence[str], form: Form) -> Roles:
@@ -71,16 +72,21 @@ def _roles(columns: Sequence[str], form: Form) -> Roles:
     return found
 
 
-def _inferred(first: Record, form: Form, path: str, log: Log) -> Roles:
-    """Returns the columns of the texts, by the first row."""
+def _inferred(
+    first: Record, form: Form, path: str, log: Log, trained: Roles
+) -> Roles:
+    """Returns the columns of the texts, by the first row.
+
+    An optional role has one where the model was `trained` with it; where that
+    is not known, if the row has one of its name.
+    """
     names = first.values
     if "text" not in form.roles:
-        return {
-            role: [name]
-            for role, name in zip(
-                (form.roles[0], form.roles[-1]), form.columns, strict=True
-            )
-        }
+        needed = [r for r in form.roles if r not in form.optional]
+        possible = trained or names
+        asked = {role: [role] for role in form.optional if role in possible}
+        named = zip(needed, form.columns, strict=True)
+        return {role: [name] for role, name in named} | asked
     known = [name for name in form.columns if name in names]
     if form.counts is None or len(known) in form.counts:
         return {"text": known}

@@ -19,6 +19,8 @@ table { border-collapse: collapse; font-size: 0.9rem; }
   background: #fff; }
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #ddd;
   text-align: left; vertical-align: top; }
+/* Arabic and Hebrew run from the right. */
+p, td { unicode-bidi: plaintext; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 td.number { white-space: nowrap; }
 figure { display: inline-block; vertical-align: top; max-width: 100%;

@@ -141,15 +141,23 @@ def learned_examples(
 ) -> list[str]:
     """Returns warnings on examples that the models may have learned.
 
-    None where nothing is recorded, or where the runs held these out.
+    None where the runs held these out, and of a file where nothing is recorded.
     """
     lines = []
     learned = {}
     for division in divisions:
         model_dir = division.model_dir
+        of_task = task.division(data_dir) if split == DEV else None
         if not division.held_out:
+            if of_task:
+                lines.append(
+                    "No run beside it records which of these examples "
+                    f"{model_dir} was trained on: metrics are too high where "
+                    "it was on some of the dev examples; --split=test "
+                    "evaluates all examples of other data."
+                )
             continue
-        if split == DEV and task.division(data_dir) == division.held_out:
+        if of_task == division.held_out:
             if examples_digest(examples) not in division.dev_examples:
                 lines.append(
                     "These dev examples are not those that the run of "

@@ -66,7 +66,7 @@ def test_a_page_of_any_model(tmp_path, sentences, tiny_tokenizer):
     again = (tmp_path / "page.html").read_text()
     assert again.replace(converted, directory) == page
     error = analyze(tmp_path, "--max_texts=500", "--max_bad_fraction=1").error
-    assert "--max_texts=500 needs 250." in error
+    assert "--max_texts=500 needs 250. Give it more text, or" in error
     error = analyze(tmp_path, "--task=STS-B", "--data_dir=texts").error
     assert "expected tags of words, as of --task=entities" in error
     assert error.endswith("got regression.")

@@ -143,12 +143,39 @@ def test_a_header_is_no_text(header):
             [],
             ["a", "b", "c"],
         ),
+        (
+            "a.jsonl",
+            '{"context": "a", "question": "q", "choices": ["b", "c"]}\n',
+            CHOICES,
+            [],
+            ["a", "q b", "q c"],
+        ),
         ("a.jsonl", '\n{"text": 1.50, "x": null}\n', SINGLE, [], ["1.50"]),
     ],
 )
 def test_columns_of_texts(tmp_path, name, content, form, columns, texts):
     found = of_table(tmp_path, name, content, form, *columns)
     assert found == [Input(tuple(texts))]
+
+
+def test_the_question_of_choices_is_read_if_it_was_in_training(tmp_path):
+    row = {"context": "a", "question": "q", "choices": ["b", "c"]}
+
+    def read(row, of_model):
+        content = json.dumps(row) + "\n"
+        (found,) = of_table(
+            tmp_path, "a.jsonl", content, CHOICES, of_model=of_model
+        )
+        return found
+
+    without = ["context=x", "choice=y", "choice=z"]
+    asked = [*without, "question=w"]
+    assert read(row, asked).texts == ("a", "q b", "q c")
+    assert read(row, without).texts == ("a", "b", "c")
+    del row["question"]
+    assert read(row, without).texts == ("a", "b", "c")
+    message = "expected the column 'question', got context, choices; name the"
+    assert message in str(read(row, asked).error)
 
 
 @pytest.mark.parametrize(

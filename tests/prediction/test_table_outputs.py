@@ -686,6 +686,18 @@ def test_a_folder_without_texts_is_refused(tmp_path):
         read_table(str(tmp_path), (), "csv", silent)
 
 
+def test_of_several_saved_data_sets_one_is_to_be_given(tmp_path):
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "state.json").write_text("{}")
+    with pytest.raises(UserError) as raised:
+        read_table(str(tmp_path), (), "csv", silent)
+    assert str(raised.value) == (
+        f"{tmp_path} has several saved data sets, test, train; give one of "
+        f"them, as {tmp_path}/train."
+    )
+
+
 def test_the_columns_of_the_models_task(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text,review,label\na,bbb,x\n")

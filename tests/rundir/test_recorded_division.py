@@ -137,3 +137,18 @@ def test_what_an_ensemble_has_learned_is_said_in_a_line(
     assert line.endswith("those are evaluated that its run held out.")
     dev = task.read(data_dir, "dev", str)
     assert not learned_examples(divisions, task, dev, "dev", data_dir)
+
+
+def test_a_model_whose_run_is_not_known_may_have_learned_dev_examples(data_dir):
+    unknown = [RecordedDivision("copy/model")]
+    dev = CLASSIFICATION.read(data_dir, "dev", str)
+    asked = (dev, "dev", data_dir)
+    assert not learned_examples(unknown, CLASSIFICATION, *asked)
+    task = folded(CLASSIFICATION, 3, 1, 0)
+    (line,) = learned_examples(unknown, task, *asked)
+    assert line.startswith(
+        "No run beside it records which of these examples copy/model was "
+        "trained on: metrics are too high where"
+    )
+    # All examples of a file are evaluated, which the run may never have seen.
+    assert not learned_examples(unknown, task, dev, "test", data_dir)

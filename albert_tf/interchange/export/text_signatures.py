@@ -105,7 +105,8 @@ class TextSignatures(SignatureGraph):
 
         return {
             "choices": Signature(
-                "Which of several choices goes with a text.",
+                "Which of several choices goes with a text; a question is part "
+                "of each choice.",
                 (strings("text"), strings("choices", axes=2)),
                 call,
                 {"choice": "the likeliest choice, counted from 0"},

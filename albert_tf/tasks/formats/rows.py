@@ -244,6 +244,16 @@ def open_texts(path: str, log: Log) -> Opened:
 
     Raises UserError for one without such files.
     """
+    saved = [
+        name
+        for name in sorted(files.listdir(path))
+        if is_saved(os.path.join(path, name))
+    ]
+    require(
+        not saved,
+        f"{path} has several saved data sets, {listed(saved)}; give one of "
+        f"them, as {os.path.join(path, *saved[-1:])}.",
+    )
     found = [*unlabelled_files(path)]
     require(
         bool(found),

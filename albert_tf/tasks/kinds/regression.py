@@ -34,7 +34,7 @@ class Regression(TextKind):
     name = "regression"
     head = "regression"
     label_type = np.float32
-    extra_metrics = ("mean_squared_error",)
+    extra_metrics = ("mean_squared_error", "mean_absolute_error")
     exported = ("text", "predictions")
 
     def label_ids(
@@ -83,24 +83,23 @@ class Regression(TextKind):
     def compute_metrics(
         self, scored: ScoredExamples, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
-        """Returns the metrics and two squared errors.
+        """Returns the metrics, the model's errors and those of a guess.
 
-        `mean_squared_error` is the model's; `mean_guess_mean_squared_error`
-        that of always predicting the mean of these examples.
+        `mean_guess_mean_squared_error` and so on are those of always predicting
+        the mean of these examples.
         """
         gold = self.label_ids(scored.examples, ())
         predicted = np.array(scored.scores)
-        return metric_values(metrics, gold, predicted) | {
-            "mean_squared_error": _mean_squared_error(gold, predicted),
-            "mean_guess_mean_squared_error": float(np.var(gold)),
-        }
+        found = metric_values({**metrics, **_ERRORS}, gold, predicted)
+        of_mean = metric_values(_ERRORS, gold, np.full_like(gold, gold.mean()))
+        return found | {f"mean_guess_{n}": v for n, v in of_mean.items()}
 
     def sampled_metric(
         self, scored: ScoredExamples, metrics: Mapping[str, Metric], name: str
     ) -> SampledMetric | None:
         """Returns a metric as a function of the numbers of examples."""
-        every = {**metrics, "mean_squared_error": _mean_squared_error}
         gold = self.label_ids(scored.examples, ())
+        every = {**metrics, **_ERRORS}
         return metric_of_sample(every, name, gold, np.array(scored.scores))
 
     def _prediction(
@@ -133,3 +132,13 @@ class Regression(TextKind):
 
 def _mean_squared_error(gold: np.ndarray, predicted: np.ndarray) -> float:
     return float(np.mean(np.square(predicted - gold)))
+
+
+def _mean_absolute_error(gold: np.ndarray, predicted: np.ndarray) -> float:
+    return float(np.mean(np.abs(predicted - gold)))
+
+
+_ERRORS = {
+    "mean_squared_error": _mean_squared_error,
+    "mean_absolute_error": _mean_absolute_error,
+}

@@ -106,10 +106,13 @@ def test_metrics():
             "spearman": 1.0,
             "mean_squared_error": np.mean((gold - found) ** 2),
             "mean_guess_mean_squared_error": np.var(gold),
+            # From 1.5, -2 and 4, whose mean is 7 / 6.
+            "mean_absolute_error": (0.5 + 2.0 + 1.0) / 3,
+            "mean_guess_mean_absolute_error": (2 + 19 + 17) / 18,
         }
     )
     names = KIND.metric_names(metrics, [])
-    assert names == ("pearson", "spearman", "mean_squared_error")
+    assert names[-2:] == ("mean_squared_error", "mean_absolute_error")
 
 
 def test_predictions():

@@ -78,7 +78,7 @@ def doubtful_questions(rng):
     [
         (TASKS["MRPC"], classes, ("accuracy", "f1")),
         (TASKS["CoLA"], classes, ("matthews_correlation",)),
-        (TASKS["STS-B"], numbers, ("pearson", "mean_squared_error")),
+        (TASKS["STS-B"], numbers, ("pearson", "mean_absolute_error")),
         (TASKS["RACE"], choices, ("accuracy",)),
         (
             custom_task(["word=0", "tag=-1"]),

@@ -1,7 +1,8 @@
 """Predictions of a loaded model for raw texts."""
 
+import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
 )
 from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
+from albert_tf.modeling.models import AlbertModel
 from albert_tf.prediction.base import BasePredictor
 from albert_tf.prediction.items import batches
 from albert_tf.tasks.catalog import TASKS
@@ -49,17 +51,11 @@ class Predictor(BasePredictor):
             task = TASKS.get(record.task)
             if task and self.predicts(task.kind):
                 self.own_kind = task.kind
-        self._call = tf.function(
-            lambda features: loaded.model(features, heads_only=True),
-            reduce_retracing=True,
-        )
+        self._call = _traced(functools.partial(loaded.model, heads_only=True))
         head = SentenceEmbeddingHead(
             loaded.model.config, self.pooling, str(own.get("length", "any"))
         )
-        self._encode = tf.function(
-            lambda features: head(loaded.model.encode(features), features),
-            reduce_retracing=True,
-        )
+        self._encode = _traced(functools.partial(_vectors, loaded.model, head))
 
     def _inputs(
         self, texts: Sequence[Sequence[Sequence[int]]]
@@ -164,3 +160,20 @@ class Predictor(BasePredictor):
             none = np.zeros((len(batch), 0), np.int32)
             features["masked_lm_positions"] = none
         return softmax(self._call(features)["sentence_order_logits"].numpy())
+
+
+def _vectors(
+    model: AlbertModel,
+    head: SentenceEmbeddingHead,
+    features: dict[str, tf.Tensor],
+) -> dict[str, tf.Tensor]:
+    return head(model.encode(features), features)
+
+
+def _traced(function: functools.partial) -> Callable:
+    """Returns a function that is traced for few shapes, without warnings.
+
+    TensorFlow counts the traces of functions with the same code together, here
+    those of several predictors; a partial has no code.
+    """
+    return tf.function(function, autograph=False, reduce_retracing=True)

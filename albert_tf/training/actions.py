@@ -41,7 +41,7 @@ def log_step(
 
 
 def evaluate(state: RunState) -> bool:
-    """Returns whether the model is the best so far, and saved as such."""
+    """Evaluates; returns whether the model is the best so far, and saved."""
     job, step, monitor = state.job, state.step, state.monitor
     progress = state.progress
     with job.trainer.averaged_weights():

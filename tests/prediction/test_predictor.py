@@ -33,6 +33,15 @@ def predictor_of(tiny_tokenizer):
     return predictor
 
 
+def test_several_predictors_log_no_warning(tiny_tokenizer, caplog):
+    model = random_model("classification", max_position_embeddings=256)
+    for _ in range(6):
+        predictor = Predictor(LoadedModel(model, tiny_tokenizer, 256))
+        assert len([*predictor.embed(["the"])]) == 1
+        assert len([*predictor.classify(["the"])]) == 1
+    assert "retracing" not in caplog.text
+
+
 @pytest.mark.parametrize("given", ["", ("the bada",), ["the", "bada"]])
 def test_a_string_is_one_text_and_two_are_a_pair(predictor_of, given):
     predictor = predictor_of("classification")

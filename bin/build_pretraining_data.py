@@ -25,8 +25,9 @@ def define_flags() -> None:
         [],
         "Text: files, directories or globs, comma-separated (a name with a "
         "comma in double quotes). .txt, .md, JSON lines with a text field "
-        "(.jsonl, .json, .ndjson), each also .gz; .parquet with such a column, "
-        "and directories that save_to_disk of `datasets` wrote.",
+        "(.jsonl, .json, .ndjson), each also compressed (.gz, .bz2, .xz, "
+        ".zst); .parquet with such a column, and directories that save_to_disk "
+        "of `datasets` wrote.",
     )
     flags.DEFINE_list(
         "eval_input",

@@ -283,13 +283,17 @@ def _diverged(results: dict[str, TableResults], ledger: Ledger) -> str:
     )
 
 
+def _shown_hours(hours: float) -> str:
+    return f"{hours:,.1f}" if hours >= 0.1 else f"{hours:.1g}"
+
+
 def _print_estimates(results: dict[str, TableResults]) -> None:
     """Prints the arithmetic of every row, and its time on known machines."""
     for found in results.values():
         rows = []
         for cell in found.cells if found.table.trained else ():
             flops = pretraining_flops(pretraining_config(cell.pretraining))
-            hours = [f"{hours:,.1f}" for hours in hours_of(flops).values()]
+            hours = map(_shown_hours, hours_of(flops).values())
             rows.append([cell.row.name, cell.seed, f"{flops:.2e}", *hours])
         machines = [f"hours, {name}" for name in HARDWARE]
         print(f"{found.table.title}")

@@ -103,7 +103,7 @@ def divided_as_in_training(
     if not _are_alike(found):
         require(
             not is_open or split not in ("", DEV),
-            f"{listed([division.model_dir for division in found])}: each of "
+            f"{listed([d.model_dir for d in found], longest=None)}: each of "
             "these models has learned examples that the run of another one "
             f"held out, so that {data_dir} has no dev examples for them "
             "together; evaluate them with --split=test on a file that none of "

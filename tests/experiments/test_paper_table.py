@@ -235,6 +235,12 @@ def test_estimates_are_printed_without_a_run(tmp_path):
     assert "hours, TPU v5e-256" in done.stdout
     assert "ALBERT xxlarge" in done.stdout
     assert not (tmp_path / "paper").exists()
+    # Minutes are no 0.0 hours.
+    done = reproduce(tmp_path, "--table=sharing", "--scale=tiny", "--estimate")
+    assert done.status == 0, done.error
+    hours = [line.split()[-3:] for line in done.stdout.splitlines()[3:]]
+    assert hours
+    assert all(float(number) > 0 for row in hours for number in row)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def _answers(record: Record) -> tuple[Answer, ...]:
     except (KeyError, TypeError, ValueError):
         raise RowError(
             record.location,
-            "expected as many strings as numbers in {'text': [...], "
+            "expected as many strings as whole numbers in {'text': [...], "
             f"'answer_start': [...]}} as {shown(_ANSWERS)}",
             f", got {shown_json(value)}",
         ) from None

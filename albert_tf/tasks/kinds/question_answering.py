@@ -71,23 +71,29 @@ class Spans(Kind):
     def warnings(
         self, examples: Sequence[Question], *, training: bool
     ) -> list[str]:
-        """Returns warnings on gold answers with wrong offsets."""
+        """Returns warnings on empty texts and answers with wrong offsets."""
         _, moved, missing = find_answers(examples)
         if training and missing:
             raise UserError(
                 f"The answers of {len(missing)} questions are not in their "
-                f"paragraphs: {listed(missing)}; correct these answers or "
-                "remove the questions before training."
+                f"paragraphs: {listed(missing, longest=None)}; correct these "
+                "answers or remove the questions before training."
             )
+        empty = [
+            example.location
+            for example in examples
+            if not (example.question.strip() and example.context.strip())
+        ]
         problems = {
-            "at its answer_start; its nearest occurrence is used, also with "
-            "other case, accents or spaces": moved,
-            "in the paragraph": missing,
+            "no text, or none in their paragraph": empty,
+            "an answer that is not at its answer_start; its nearest occurrence "
+            "is used, also with other case, accents or spaces": moved,
+            "an answer that is not in the paragraph": missing,
         }
         return [
-            f"{len(locations)} questions have an answer that is not {where}: "
-            f"{listed(locations)}."
-            for where, locations in problems.items()
+            f"{len(locations)} questions have {what}: "
+            f"{listed(locations, longest=None)}."
+            for what, locations in problems.items()
             if locations
         ]
 

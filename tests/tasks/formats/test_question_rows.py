@@ -90,7 +90,10 @@ def test_without_ids_and_answers(write, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"answers": "Käse"}, "expected as many strings as numbers in {'text'"),
+        (
+            {"answers": "Käse"},
+            "expected as many strings as whole numbers in {'text'",
+        ),
         ({"answers": {"text": ["a"]}}, "as 'answers', got "),
         ({"answers": {"text": ["a"], "answer_start": []}}, "as 'answers', got"),
         ({"answers": None}, "as 'answers', got null"),

@@ -44,9 +44,26 @@ def test_wrong_offsets():
         "1 questions have an answer that is not in the paragraph: place of q.",
     ]
     assert len(Spans().warnings([off], training=True)) == 1
+    # The whole place, however long: the file cannot be mended without it.
+    place = f"{'a/' * 60}train.json: data[0].paragraphs[1].qas[2]"
+    long = dataclasses.replace(wrong, location=place)
+    (line,) = Spans().warnings([long], training=False)
+    assert line.endswith(f"paragraph: {place}.")
     rows = build(Spans(), [off])
     (start,) = rows.scalars["start_positions"]
     assert rows.row(0, "char_starts")[start] == 10
+
+
+@pytest.mark.parametrize(
+    "text", [{"question": " "}, {"context": "\n", "answers": ()}]
+)
+def test_empty_texts_are_reported(text):
+    empty = dataclasses.replace(question("One. Two."), **text)
+    lines = AnswerableSpans().warnings([empty], training=True)
+    message = (
+        "1 questions have no text, or none in their paragraph: place of q."
+    )
+    assert lines == [message]
 
 
 CONTEXTS = [TEXT, "One word,  two words", "", TEXT[::-1]]

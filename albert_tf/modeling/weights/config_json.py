@@ -301,6 +301,12 @@ def _config_from_json(values: dict, own: dict, path: str) -> ModelConfig:
         f"{path}: model_type is {shown(values.get('model_type'))}; only "
         "'albert' can be read.",
     )
+    positions = values.get("position_embedding_type", "absolute")
+    require(
+        positions == "absolute",
+        f"{path}: position_embedding_type is {shown(positions)}; only "
+        "'absolute' can be read.",
+    )
     require_architecture(values, path)
     known = [name for name in setting_fields(ModelConfig) if name != "pooling"]
     changes = {name: values[name] for name in known if name in values}

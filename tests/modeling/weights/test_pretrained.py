@@ -434,6 +434,10 @@ def test_a_directory_without_a_model_is_refused(tmp_path):
         ({"model_type": "bert"}, "model_type is 'bert'; only 'albert'"),
         ({"model_type": "albert"}, "model.safetensors is missing"),
         (
+            {"model_type": "albert", "position_embedding_type": "relative_key"},
+            "position_embedding_type is 'relative_key'; only 'absolute' can be",
+        ),
+        (
             {"model_type": "albert", "architectures": ["AlbertModel"]},
             "model.safetensors",
         ),

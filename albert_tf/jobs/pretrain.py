@@ -158,7 +158,7 @@ def _sources(
 
 
 def _depths(config: PretrainConfig) -> DepthSchedule:
-    """Returns how many of the model's blocks each step applies."""
+    """Returns the number of blocks by step, of the settings."""
     schedule = config.pretraining.depth_schedule
     return DepthSchedule(schedule, len(sharing_plan(config.model)))
 

@@ -151,7 +151,7 @@ def learned_examples(
         if not division.held_out:
             if of_task:
                 lines.append(
-                    "No run beside it records which of these examples "
+                    "It is not recorded which of these examples "
                     f"{model_dir} was trained on: metrics are too high where "
                     "it was on some of the dev examples; --split=test "
                     "evaluates all examples of other data."

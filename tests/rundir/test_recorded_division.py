@@ -147,7 +147,7 @@ def test_a_model_whose_run_is_not_known_may_have_learned_dev_examples(data_dir):
     task = folded(CLASSIFICATION, 3, 1, 0)
     (line,) = learned_examples(unknown, task, *asked)
     assert line.startswith(
-        "No run beside it records which of these examples copy/model was "
+        "It is not recorded which of these examples copy/model was "
         "trained on: metrics are too high where"
     )
     # All examples of a file are evaluated, which the run may never have seen.

@@ -686,15 +686,16 @@ def test_a_folder_without_texts_is_refused(tmp_path):
         read_table(str(tmp_path), (), "csv", silent)
 
 
-def test_of_several_saved_data_sets_one_is_to_be_given(tmp_path):
+def test_the_splits_of_a_data_set_are_named(tmp_path):
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
         (tmp_path / split / "state.json").write_text("{}")
+    (tmp_path / "dataset_dict.json").write_text("{}")
     with pytest.raises(UserError) as raised:
         read_table(str(tmp_path), (), "csv", silent)
-    assert str(raised.value) == (
-        f"{tmp_path} has several saved data sets, test, train; give one of "
-        f"them, as {tmp_path}/train."
+    assert str(raised.value).endswith(
+        "expected these, or the name of a file, or of a split: "
+        f"{tmp_path}/test, {tmp_path}/train."
     )
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from albert_tf.config import Log, listed, require, shown
+from albert_tf.config import Log, UserError, listed, require, shown
 from albert_tf.io import files
 from albert_tf.io.compression import plain_name
 from albert_tf.tasks.bad_rows import BadRows, RowError
@@ -244,22 +244,14 @@ def open_texts(path: str, log: Log) -> Opened:
 
     Raises UserError for one without such files.
     """
-    saved = [
-        name
-        for name in sorted(files.listdir(path))
-        if is_saved(os.path.join(path, name))
-    ]
-    require(
-        not saved,
-        f"{path} has several saved data sets, {listed(saved)}; give one of "
-        f"them, as {os.path.join(path, *saved[-1:])}.",
-    )
     found = [*unlabelled_files(path)]
-    require(
-        bool(found),
-        f"{path} has no .txt files, nor folders with them; expected these, or "
-        "the name of a file.",
-    )
+    if not found:
+        folders = (os.path.join(path, n) for n in sorted(files.listdir(path)))
+        splits = listed(filter(has_columns, folders), longest=None)
+        raise UserError(
+            f"{path} has no .txt files, nor folders with them; expected these, "
+            f"or the name of a file{splits and f', or of a split: {splits}'}."
+        )
     _report_others(path, other_unlabelled_files(path), log)
     columns = (FILE_COLUMN, "text")
     return Opened(path, found, _record_of_file, columns, num_rows=len(found))

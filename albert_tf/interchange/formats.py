@@ -74,9 +74,7 @@ def _not_stored_by_transformers(loaded: LoadedModel) -> Iterator[str]:
             f"num_hidden_groups={config.num_hidden_groups}; it is read back "
             f"as sharing=all with num_hidden_groups={groups}."
         )
-    yield from google_tf1.settings_not_stored(
-        loaded.model, loaded.max_seq_length
-    )
+    yield from google_tf1.pooling_not_stored(config)
 
 
 def _save_litert(loaded: LoadedModel, path: str, *, int8: bool = False) -> None:

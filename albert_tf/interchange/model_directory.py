@@ -101,7 +101,7 @@ def write_model_directory(
     model, tokenizer = loaded.model, loaded.tokenizer
     if loaded.task and own_settings:
         loaded.task.write(directory)
-    tokenizer.save(directory, model.config.max_position_embeddings)
+    tokenizer.save(directory, loaded.max_seq_length)
     pretrained.write_model_files(
         directory,
         model,

@@ -15,7 +15,10 @@ from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.interchange.convert import convert, models_by_head
 from albert_tf.interchange.formats import FORMATS
 from albert_tf.interchange.google_tf1 import config_to_json, write_checkpoint
-from albert_tf.interchange.model_directory import load_model_directory
+from albert_tf.interchange.model_directory import (
+    load_model_directory,
+    save_model_directory,
+)
 from albert_tf.interchange.model_files import TaskRecord, read_task_record
 from albert_tf.io import files
 from albert_tf.modeling.models import models
@@ -325,6 +328,19 @@ def test_the_record_of_a_task_is_kept_or_reported(saved):
         overwrite=True,
     )
     assert load_model_directory(short).features.max_seq_length == 8
+
+
+def test_the_length_is_that_of_the_tokenizer_in_transformers(
+    tmp_path, tiny_tokenizer
+):
+    source = str(tmp_path / "source")
+    save_model_directory(source, built(), tiny_tokenizer, max_seq_length=9)
+    theirs, lines = converted(source, "huggingface")
+    assert not [line for line in lines if "max_seq_length" in line]
+    again, _ = converted(theirs, "model_directory")
+    assert load_model_directory(again).max_seq_length == 9
+    _, lines = converted(source, "google_tf1")
+    assert "Not stored: max_seq_length=9; it is read back as 16." in lines
 
 
 def test_merging(saved):

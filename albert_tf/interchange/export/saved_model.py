@@ -157,7 +157,7 @@ def _write_files(
     """
     loaded = module.graph.loaded
     assets = os.path.join(directory, "assets")
-    loaded.tokenizer.save(assets, loaded.model.config.max_position_embeddings)
+    loaded.tokenizer.save(assets, loaded.max_seq_length)
     if loaded.labels:
         write_json(os.path.join(assets, "labels.json"), loaded.labels)
     if loaded.task and loaded.task.columns:

@@ -18,13 +18,14 @@ from albert_tf.prediction.line_inputs import decoded
 from albert_tf.tasks.examples import Question
 from albert_tf.tasks.formats.json_rows import (
     array_elements,
+    json_record,
     object_lines,
     starts_array,
     value_or_none,
 )
 from albert_tf.tasks.formats.json_values import Number
 from albert_tf.tasks.formats.record import Record
-from albert_tf.tasks.formats.rows import Opened, json_record
+from albert_tf.tasks.formats.rows import Opened
 from albert_tf.tasks.formats.squad import is_squad, squad_questions
 
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+")

@@ -13,8 +13,9 @@ from albert_tf.prediction.json_inputs import json_columns
 from albert_tf.prediction.outputs import cell_of
 from albert_tf.tasks.formats.arrow import ArrowRow, text_of
 from albert_tf.tasks.formats.class_folders import TextFile
+from albert_tf.tasks.formats.json_rows import json_record
 from albert_tf.tasks.formats.json_values import json_text
-from albert_tf.tasks.formats.rows import FILE_COLUMN, LABEL_COLUMN, json_record
+from albert_tf.tasks.formats.rows import FILE_COLUMN, LABEL_COLUMN
 from albert_tf.tasks.formats.tables import Row
 
 

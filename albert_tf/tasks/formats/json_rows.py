@@ -9,7 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from albert_tf.config import UserError, require, shown
-from albert_tf.tasks.formats.json_values import JSON_FAULTS, parsed
+from albert_tf.tasks.bad_rows import RowError
+from albert_tf.tasks.formats.json_values import (
+    JSON_FAULTS,
+    Number,
+    parse_line,
+    parsed,
+    shown_json,
+)
+from albert_tf.tasks.formats.record import Record
 
 # The first line of an array of objects.
 _ARRAY_START = re.compile(r"\s*\[\s*(\{|$)")
@@ -22,6 +30,19 @@ Line = TypeVar("Line", bound=tuple)
 def starts_array(line: str) -> bool:
     """Returns whether a line is the first of an array of objects."""
     return bool(_ARRAY_START.match(line))
+
+
+def json_record(line: tuple[str, str]) -> Record:
+    """Returns the record of a line of JSON, given as location and text."""
+    location, text = line
+    value = parse_line(location, text, Number)
+    if not isinstance(value, dict):
+        raise RowError(
+            location, "expected an object", f", got {shown_json(value)}"
+        )
+    # Names are stripped like those of tables, which --columns can name.
+    stripped = {name.strip(): cell for name, cell in value.items()}
+    return Record(stripped if len(stripped) == len(value) else value, location)
 
 
 def object_lines(lines: Iterator[Line]) -> Iterator[Line]:

@@ -29,13 +29,9 @@ from albert_tf.tasks.formats.class_folders import (
 )
 from albert_tf.tasks.formats.json_rows import (
     array_elements,
+    json_record,
     object_lines,
     starts_array,
-)
-from albert_tf.tasks.formats.json_values import (
-    Number,
-    parse_line,
-    shown_json,
 )
 from albert_tf.tasks.formats.parquet_parts import parts_in
 from albert_tf.tasks.formats.record import Record
@@ -374,19 +370,6 @@ def _table_records(
         return Record(dict(zip(names, row.fields, strict=True)), row.location)
 
     return names, record_of
-
-
-def json_record(line: tuple[str, str]) -> Record:
-    """Returns the record of a line of JSON, given as location and text."""
-    location, text = line
-    value = parse_line(location, text, Number)
-    if not isinstance(value, dict):
-        raise RowError(
-            location, "expected an object", f", got {shown_json(value)}"
-        )
-    # Names are stripped like those of tables, which --columns can name.
-    stripped = {name.strip(): cell for name, cell in value.items()}
-    return Record(stripped if len(stripped) == len(value) else value, location)
 
 
 def differs_in_case(name: str, columns: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ from albert_tf.config import (
     override,
     require,
     setting_fields,
+    shown_metric,
     to_dict,
 )
 from albert_tf.io import files
@@ -417,7 +418,7 @@ def metrics_table(columns: Mapping[str, Mapping[str, float]]) -> str:
     """Returns a text table of the last column's metrics, by columns' titles."""
     *_, names = columns.values()
     rows = [
-        [name, *(f"{column[name]:.4f}" for column in columns.values())]
+        [name, *(shown_metric(column[name]) for column in columns.values())]
         for name in names
     ]
     return format_table(rows, ["metric", *columns])

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from albert_tf.config import MaskingConfig, require, setting_fields
+from albert_tf.config import (
+    MaskingConfig,
+    require,
+    setting_fields,
+    shown_metric,
+)
 from albert_tf.io import files
 from albert_tf.io.directories import made_directory
 from albert_tf.io.json_files import write_json
@@ -170,7 +175,7 @@ def _evaluate_pretraining() -> dict[str, float]:
         seed=FLAGS.seed,
         masking=command_line.with_flags(MaskingConfig()),
     )
-    rows = [[name, f"{value:.4f}"] for name, value in metrics.items()]
+    rows = [[name, shown_metric(value)] for name, value in metrics.items()]
     if lacks_sentence_objective(metrics):
         rows.append(["sentence objective", "none"])
     print(command_line.format_table(rows, ["metric", "value"]))

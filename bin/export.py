@@ -10,7 +10,7 @@ import sys
 
 from absl import flags
 
-from albert_tf.config import Log
+from albert_tf.config import Log, shown_metric
 from albert_tf.tasks.base import Task
 from bin import command_line, own_rows, tasks
 
@@ -92,7 +92,8 @@ def main() -> None:
         print(command_line.metrics_table(columns))
         for precision, metrics in columns.items():
             origin[f"{FLAGS.task} dev, {precision}"] = ", ".join(
-                f"{metric} {value:.4f}" for metric, value in metrics.items()
+                f"{metric} {shown_metric(value)}"
+                for metric, value in metrics.items()
             )
     path = export_saved_model(
         loaded,

@@ -22,6 +22,7 @@ from albert_tf.config import (
     as_default,
     override,
     require,
+    shown_metric,
 )
 from albert_tf.rundir.run_results import read_comparison, title
 from albert_tf.tasks.base import Task
@@ -172,7 +173,7 @@ def _print_results(
     rows = []
     for metric, row in results.summary().items():
         numbers = *(row[statistic] for statistic in statistics), *row["values"]
-        rows.append([metric, *(f"{number:.4f}" for number in numbers)])
+        rows.append([metric, *map(shown_metric, numbers)])
     titles = [
         f"fold {n}" if name == "fold" else f"seed {run.seed}"
         for n, run in enumerate(results.runs, start=1)

@@ -8,7 +8,7 @@ import math
 
 from absl import flags
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, shown_metric
 from albert_tf.records.loss_terms import MASKED_LM, LossTerm
 from albert_tf.records.sentence_objectives import pretraining_loss_terms
 from albert_tf.rundir.run_results import (
@@ -94,7 +94,7 @@ def _shown(evaluation: dict[str, float], name: str) -> str:
     value = evaluation[name]
     if value is None or math.isnan(value):
         return "not defined"
-    return f"{value:.1%}" if "accuracy" in name else f"{value:.4f}"
+    return f"{value:.1%}" if "accuracy" in name else shown_metric(value)
 
 
 def define_flags() -> None:

@@ -20,6 +20,7 @@ from albert_tf.config import (
     override,
     preset,
     setting_fields,
+    shown_metric,
     to_dict,
 )
 from albert_tf.config.schedules import numbers_of
@@ -256,6 +257,22 @@ def test_names_that_hold_a_comma_are_quoted_in_a_list():
     assert listed(["a, b"]) == "a, b"
     # Whole differences have commas and quotes of their own.
     assert listed(["a; b", "c"], separator="; ", longest=None) == "a; b; c"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.87654321, "0.8765"),
+        (-0.01, "-0.0100"),
+        (88.0, "88.0000"),
+        (0.0, "0.0000"),
+        (1.26764e-12, "1.268e-12"),
+        (-0.000836612, "-0.0008366"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_a_small_metric_is_shown_by_its_digits(value, text):
+    assert shown_metric(value) == text
 
 
 def test_differences_are_listed_one_by_one():

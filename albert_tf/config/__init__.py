@@ -18,7 +18,14 @@ from albert_tf.config.fields import (
     to_dict,
     without_removed,
 )
-from albert_tf.config.messages import Log, UserError, listed, require, shown
+from albert_tf.config.messages import (
+    Log,
+    UserError,
+    listed,
+    require,
+    shown,
+    shown_metric,
+)
 from albert_tf.config.model import (
     SHARING,
     TASK_SETTINGS,

@@ -30,6 +30,12 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def shown_metric(value: float) -> str:
+    """Returns a metric for a table: four decimals, or digits if it is small."""
+    # Errors are in the square of the labels' unit, whatever that is.
+    return f"{value:.4g}" if 0 < abs(value) < 1e-3 else f"{value:.4f}"
+
+
 def listed(
     names: Iterable[str],
     most: int = 3,

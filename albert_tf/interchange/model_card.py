@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from albert_tf import __version__
+from albert_tf.config import shown_metric
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.io.hub import SCHEME
 from albert_tf.modeling.heads.base import Head
@@ -159,7 +160,7 @@ def _metadata(loaded: LoadedModel, facts: CardFacts) -> str:
 def _metrics(metrics: Mapping[str, float]) -> Iterator[dict[str, Any]]:
     for name, value in metrics.items():
         metric = _METRICS.get(name, name)
-        yield {"type": metric, "name": name, "value": round(value, 6)}
+        yield {"type": metric, "name": name, "value": float(f"{value:.6g}")}
 
 
 def _data(loaded: LoadedModel) -> str:
@@ -232,7 +233,7 @@ def _evaluation(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
     yield "## Evaluation\n"
     part = "the dev examples of " if loaded.task else ""
     yield f"On {part}{_data(loaded)}:\n"
-    rows = {name: f"{value:.4f}" for name, value in facts.metrics.items()}
+    rows = {n: shown_metric(value) for n, value in facts.metrics.items()}
     yield from _table("| metric | value |", rows.items())
     if loaded.task:
         yield (

@@ -119,7 +119,7 @@ def compare_with_baseline(
         stem = metric.removesuffix(suffix)
         name = stem if stem in names else names[0]
         if guess := no_better_than_guessing(found, name):
-            warnings.append(f"WARNING: {guess}: no better than guessing.")
+            warnings.append(f"WARNING: {guess}.")
         warnings += _others_below_guessing(found, name)
         if suffix not in simple:
             continue
@@ -210,7 +210,10 @@ def _others_below_guessing(
 def no_better_than_guessing(
     metrics: Mapping[str, float], best_metric: str
 ) -> str:
-    """Returns a comparison with the same answer for all; "" if better."""
+    """Returns a comparison with the same answer for all; "" if better.
+
+    A metric of up to MARGIN_ABOVE_BASELINE above it is not.
+    """
     squared_error = "mean_squared_error"
     for name, prefix, guess in (
         (best_metric, "majority_class_", "the most frequent class"),
@@ -224,12 +227,13 @@ def no_better_than_guessing(
             continue
         value = metrics[name]
         if name == squared_error:
-            better = value < baseline
+            better, degree = value < baseline, "no"
         else:
             better = value > baseline + MARGIN_ABOVE_BASELINE
+            degree = "hardly" if value > baseline else "no"
         if not better:
             return (
                 f"{name} is {value:.4g}, and always answering {guess} has "
-                f"{baseline:.4g}"
+                f"{baseline:.4g}: {degree} better than guessing"
             )
     return ""

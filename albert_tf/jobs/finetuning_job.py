@@ -150,7 +150,7 @@ class FinetuningJob(Job):
         elif comparison := no_better_than_guessing(metrics, self.best_metric):
             problem = (
                 f"At step {step} of {self.config.training.num_train_steps} "
-                f"the {split} {comparison}: the model is not learning."
+                f"the {split} {comparison}."
             )
         if problem:
             # The large second models have been reported to collapse with the

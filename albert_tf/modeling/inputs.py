@@ -81,6 +81,11 @@ def checked_features(
         if dtype not in ("int32", "int64"):
             values = ops.cast(values, "int32")
         features[name] = values
+    mask = features["input_mask"]
+    if keras.backend.standardize_dtype(mask.dtype) != "bool":
+        features["input_mask"] = in_range(
+            "input_mask", mask, 2, "number of mask values", in_graph=in_graph
+        )
     return features
 
 

@@ -9,7 +9,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import ModelConfig, require, to_dict
+from albert_tf.config import ModelConfig, lookup, require, to_dict
 from albert_tf.modeling.dropout import stream_keys
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.heads import HEADS, Head
@@ -443,8 +443,25 @@ def _class_with_head(head: type[Head]) -> type[AlbertModel]:
 
 
 def model_class(head: str) -> type[AlbertModel]:
-    """Returns the model class with one head, a row of HEADS."""
-    return _class_with_head(HEADS[head])  # type: ignore[arg-type]
+    """Returns the model class with one head, a row of HEADS.
+
+    Raises:
+        UserError: for another name, and a row without a `model_name` of its
+            own, or that reads what the encoder does not give.
+    """
+    row = lookup(HEADS, head, "head")
+    allowed = (POOLED_OUTPUT, TEXT_VECTOR, "sequence_output", *row.features)
+    require(
+        row.reads in allowed,
+        f"{row.__name__}.reads={row.reads!r} is none of {', '.join(allowed)}.",
+    )
+    others = [h.model_name for h in HEADS.values() if h is not row]
+    require(
+        row.model_name not in ("", "AlbertModel", *others),
+        f"{row.__name__}.model_name={row.model_name!r}: expected the name of a "
+        "model class that no other head has, by which files name it.",
+    )
+    return _class_with_head(row)  # type: ignore[arg-type]
 
 
 @serializable

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig
+from albert_tf.config import FeatureConfig, shown_metric
 from albert_tf.prediction.predictor import Predictor
 from albert_tf.report.calibration import calibrated, calibration_section
 from albert_tf.report.data_section import data_section
@@ -266,4 +266,4 @@ def _answer(fields: Mapping[str, Any]) -> str:
 def _shown(metric: str, value: float | None) -> str:
     if value is None:
         return ""
-    return f"{value:.1%}" if "accuracy" in metric else f"{value:.4f}"
+    return f"{value:.1%}" if "accuracy" in metric else shown_metric(value)

@@ -27,7 +27,10 @@ def mistakes_section(predictions: Sequence[Prediction]) -> Section:
     caption = f"The highest losses of {len(predictions)} dev examples"
     # Predicted numbers are all wrong, so that their number says nothing.
     if len(wrong) < len(predictions):
-        caption += f", of which {len(wrong)} have wrong answers"
+        caption = (
+            f"The wrong answers with the highest loss, of {len(wrong)} in "
+            f"{len(predictions)} dev examples"
+        )
     table = Table([*columns, "p(label)"], rows, f"{caption}.")
     return Section("Worst mistakes", [without_empty_columns(table)])
 

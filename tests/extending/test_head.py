@@ -5,11 +5,11 @@ import pytest
 import tensorflow as tf
 from numpy_albert import SMALL, random_features
 
-from albert_tf.config import override
+from albert_tf.config import UserError, override
 from albert_tf.interchange.convert import models_by_head
 from albert_tf.interchange.export.serving_module import ServingModule
 from albert_tf.interchange.model_directory import LoadedModel
-from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.heads import HEADS, DenseHead
 from albert_tf.modeling.models import AlbertForClassification, model_class
 
 
@@ -45,3 +45,26 @@ def test_a_class_is_all_that_a_head_needs(
     served = ServingModule(loaded).functions["serving_default"]
     texts = tf.constant(["the", "", "of and"])
     assert served(texts)["topic_logits"].shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reads": "sequence"}, "^Own.reads='sequence' is none of pooled_out"),
+        ({"model_name": ""}, "^Own.model_name='': expected the name of a mod"),
+        (
+            {"model_name": "AlbertForRegression"},
+            "^Own.model_name='AlbertForRegression': .* no other head has",
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_a_model(monkeypatch, changes, message):
+    attributes = {"head_name": "own", "model_name": "AlbertForOwn", **changes}
+    monkeypatch.setitem(HEADS, "own", type("Own", (DenseHead,), attributes))
+    with pytest.raises(UserError, match=message):
+        model_class("own")
+
+
+def test_a_head_that_is_no_row():
+    with pytest.raises(UserError, match="^head='spam' is not one of .*; did"):
+        model_class("spam")

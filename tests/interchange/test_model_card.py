@@ -61,7 +61,7 @@ def test_what_is_not_known_is_left_out(classifier):
 
 
 def test_metrics_are_the_hubs(classifier):
-    metrics = {"accuracy": 0.9123456789, "macro_f1": 0.5}
+    metrics = {"accuracy": 0.9123456789, "macro_f1": 0.5e-9}
     first, second = metadata(classifier, metrics=metrics).eval_results
     assert first.metric_type == "accuracy"
     assert first.metric_value == 0.912346
@@ -70,6 +70,7 @@ def test_metrics_are_the_hubs(classifier):
     assert first.dataset_config == "sst2"
     assert first.dataset_split == "validation"
     assert (second.metric_type, second.metric_name) == ("f1", "macro_f1")
+    assert second.metric_value == 5e-10
 
 
 def test_metrics_on_own_data(classifier):

@@ -177,14 +177,15 @@ def test_other_metrics_below_the_majority_class_are_warned_of_too():
             {"accuracy": 0.52, "majority_class_accuracy": 0.5},
             "accuracy",
             "accuracy is 0.52, and always answering the most frequent class "
-            "has 0.5",
+            "has 0.5: hardly better than guessing",
         ),
         ({"accuracy": 0.53, "majority_class_accuracy": 0.5}, "accuracy", ""),
         # Entities have no such F1, answers no such accuracy.
         (
             {"f1": 0.01, "accuracy": 0.9, "majority_class_accuracy": 0.9},
             "f1",
-            "f1 is 0.01, and always answering the most frequent class has 0",
+            "f1 is 0.01, and always answering the most frequent class has 0: "
+            "hardly better than guessing",
         ),
         (
             {"f1": 0.1, "accuracy": 0.9, "majority_class_accuracy": 0.9},
@@ -199,7 +200,8 @@ def test_other_metrics_below_the_majority_class_are_warned_of_too():
                 "mean_guess_mean_squared_error": 2.0,
             },
             "pearson",
-            "mean_squared_error is 2.5, and always answering the mean has 2",
+            "mean_squared_error is 2.5, and always answering the mean has 2: "
+            "no better than guessing",
         ),
         (
             {

@@ -448,6 +448,8 @@ def test_the_model_of_a_run_has_its_adapters_merged(adapted, pretrained):
     )
     after = merged.encoder.blocks[0].attention.query.kernel.numpy()
     assert np.abs(after - before).max() > 1e-4
+    with pytest.raises(UserError, match="weights have these adapters already"):
+        merged.load_adapters(str(run_dir / "adapters"))
     np.testing.assert_array_equal(
         merged.encoder.embeddings.word_embeddings.numpy(),
         base.encoder.embeddings.word_embeddings.numpy(),

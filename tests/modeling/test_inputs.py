@@ -126,6 +126,14 @@ def test_no_mask_is_ones_and_no_segments_are_the_first():
             r"segment_ids must have the shape of input_ids, \[3, 7\]",
         ),
         (
+            lambda f: {"input_mask": 255 * f["input_mask"].astype("int32")},
+            "input_mask must be whole numbers from 0 to 1 .*; at .* is 255",
+        ),
+        (
+            lambda f: {"input_mask": 1e4 * (f["input_mask"] - 1.0)},
+            "input_mask must be whole numbers from 0 to 1 .*; at .* is -10000",
+        ),
+        (
             lambda f: {n: v[0] for n, v in f.items()},
             r"\[batch, seq\] .* they have \[7\]",
         ),
@@ -210,4 +218,5 @@ def test_a_graph_that_trains_has_no_assertions():
         return sum(op.type == "Assert" for op in graph.get_operations())
 
     assert assertions(True) == 0
-    assert assertions(False) == 2
+    # One each for ids, segments and mask.
+    assert assertions(False) == 3

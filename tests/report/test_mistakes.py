@@ -35,7 +35,7 @@ def test_the_highest_loss_comes_first():
     ]
     assert table.rows[0][2:] == ["no", "yes", "95.0%", "5.0%"]
     assert table.caption == (
-        "The highest losses of 5 dev examples, of which 3 have wrong answers."
+        "The wrong answers with the highest loss, of 3 in 5 dev examples."
     )
     assert table.rows[2][1] == "e" * 299 + "…"
 

@@ -153,7 +153,10 @@ class FittableModel(CheckedSteps):
             all(getattr(shape, "rank", 0) is not None for shape in shapes),
             "The batches do not say how many axes their features and labels "
             "have: divide the data set by .batch(), and after tf.py_function "
-            "name the shape, as tf.ensure_shape(input_ids, (None, None)) does.",
+            "name the shape, as tf.ensure_shape(input_ids, (None, None)) does. "
+            "Keras forgets it of arrays, too, where labels have another number "
+            "of axes than in an earlier call: compile() again, or give both "
+            "the same.",
         )
         self.checked(dict(x), self.features_of_heads(), in_graph=True)
         if labelled and not self._has_own_step():

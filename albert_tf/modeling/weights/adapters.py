@@ -6,8 +6,10 @@ else was trained beside the encoder.
 """
 
 import dataclasses
+import hashlib
 import math
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -16,14 +18,21 @@ import numpy as np
 from albert_tf.config import require, shown
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
+from albert_tf.io.safetensors_header import read_header
 from albert_tf.modeling.weights.names import NamedWeight, named_weights
 from albert_tf.modeling.weights.stored_weights import assign_weights, listed
-from albert_tf.modeling.weights.weights_file import open_weights, write_weights
+from albert_tf.modeling.weights.weights_file import (
+    MAX_HEADER_BYTES,
+    open_weights,
+    write_weights,
+)
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _ENCODER = "albert."
+# In the header of the file: the digest of what they adapt, with them added.
+_MERGED = "merged_sha256"
 # Settings of PEFT that change what an adapter computes, as they are here.
 _PLAIN = {
     "peft_type": "LORA",
@@ -110,7 +119,9 @@ def write_adapters(directory: str, model: keras.Model) -> None:
         "task_type": None,
         "base_model_name_or_path": None,
     }
-    write_weights(os.path.join(directory, WEIGHTS_FILE), arrays)
+    merged = _digest(row for row in rows if row.adapted)
+    path = os.path.join(directory, WEIGHTS_FILE)
+    write_weights(path, arrays, **{_MERGED: merged})
     write_json(os.path.join(directory, CONFIG_FILE), config)
 
 
@@ -140,6 +151,21 @@ def _trained(rows: list[NamedWeight]) -> tuple[list[NamedWeight], int, float]:
     return [*adapted, *whole], *sizes.pop()
 
 
+def _digest(rows: Iterable[NamedWeight]) -> str:
+    """Returns a digest of weights, their adapters added."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(row.value().tobytes())
+    return digest.hexdigest()
+
+
+def _merged_digest(path: str) -> str | None:
+    """Returns what `write_adapters` says of it; None of PEFT's adapters."""
+    if not path.endswith(".safetensors"):
+        return None
+    return read_header(path, MAX_HEADER_BYTES)[1].get(_MERGED)
+
+
 def _part(row: NamedWeight) -> str:
     """Returns the module of a head or pooler that PEFT saves as a whole."""
     return row.name.removeprefix(_ENCODER).split(".")[0]
@@ -149,15 +175,16 @@ def read_adapters(directory: str, model: keras.Model) -> None:
     """Adds the adapters in a directory to a model, and sets what else it holds.
 
     Raises:
-        UserError: for adapters of another kind, or that do not fit the model,
-            which is unchanged then.
+        UserError: for adapters of another kind, that do not fit the model, or
+            that its weights have already; it is unchanged then.
     """
     path = os.path.join(directory, CONFIG_FILE)
     require(files.isfile(path), f"{directory} has no {CONFIG_FILE}.")
     rank, alpha = _checked_size(read_json(path), path)
     stored = open_weights(os.path.join(directory, WEIGHTS_FILE))
     left = {_bare(name): name for name in stored.shapes}
-    adapters, whole, faults = {}, [], []
+    adapters: list[tuple[NamedWeight, list[str]]] = []
+    whole, faults = [], []
     for row in named_weights(model, "huggingface"):
         name = _bare(row.name)
         factors = _factors(name.removesuffix(".weight"))
@@ -169,7 +196,7 @@ def read_adapters(directory: str, model: keras.Model) -> None:
                 faults.append(f"{name} has factors of shapes {shapes}")
             elif row.dense.lora_enabled and row.dense.lora_rank != rank:
                 faults.append(f"{name} has another adapter already")
-            adapters[id(row.dense)] = row.dense, names
+            adapters.append((row, names))
         elif name in left:
             whole.append(dataclasses.replace(row, name=left.pop(name)))
     faults += [f"nothing here is called {name}" for name in left]
@@ -177,8 +204,17 @@ def read_adapters(directory: str, model: keras.Model) -> None:
         not faults,
         f"{stored.source} does not fit the model: {listed(faults, '; ')}.",
     )
+    rows = [row for row, _ in adapters]
+    require(
+        any(row.adapted for row in rows)
+        or _digest(rows) != _merged_digest(stored.source),
+        f"{directory}: the model's weights have these adapters already, as "
+        "those in model/ of a run do; load them into the model that the run "
+        "began with.",
+    )
     assign_weights(whole, stored)
-    for layer, names in adapters.values():
+    for row, names in adapters:
+        layer = row.dense
         if not layer.lora_enabled:
             layer.enable_lora(rank, lora_alpha=alpha)
         layer.lora_alpha = alpha

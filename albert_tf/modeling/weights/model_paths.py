@@ -112,7 +112,7 @@ def _check_contents(directory: str) -> None:
     require(
         not has_adapters,
         f"{directory} holds adapters of a model, not the model: in Python "
-        "from_pretrained opens it, and load_adapters adds them.",
+        "from_pretrained opens that, and its load_adapters adds these.",
     )
     found = []
     for parent in (directory, os.path.join(directory, "snapshots")):

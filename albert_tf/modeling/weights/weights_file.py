@@ -190,12 +190,15 @@ def _under_full_names(found: dict[str, _Place], path: str) -> dict[str, _Place]:
     return renamed
 
 
-def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
+def write_weights(
+    path: str, values: dict[str, np.ndarray], **metadata: str
+) -> None:
     """Writes a safetensors file that every transformers release reads.
 
     The arrays are written as float32; equal arrays give equal bytes. NaN is
     written as it is, so that a model that diverged can be looked at; a
     model is not loaded from it. A file of that name is replaced at the end.
+    `metadata` is what its header says besides.
     """
     arrays = [
         (name, np.asarray(value, np.float32, order="C"))
@@ -203,7 +206,7 @@ def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
     ]
     rows = [(name, "F32", a.shape, a.nbytes) for name, a in arrays]
     with files.replacing(path) as file:
-        file.write(make_header(rows, {"format": "pt"}))
+        file.write(make_header(rows, {"format": "pt", **metadata}))
         for _, array in arrays:
             file.write(array.tobytes())
 

@@ -169,12 +169,14 @@ class MultiLabelClassification(TextKind):
         if text == BALANCED:
             of_two = np.stack([len(ids) - counts, counts])
             others, weights = np.apply_along_axis(balanced, 0, of_two)
+        named = {}
+        for label, weight, other in zip(labels, weights, others, strict=True):
+            named[label] = float(weight)
+            if other != 1:
+                named[f"no {label}"] = float(other)
         of_labels = np.where(ids == 1, weights, others).astype(np.float32)
         scalars = {**features.scalars, "label_weights": of_labels}
-        return (
-            dataclasses.replace(features, scalars=scalars),
-            dict(zip(labels, weights.tolist(), strict=True)),
-        )
+        return dataclasses.replace(features, scalars=scalars), named
 
     def scores(
         self, features: Features, outputs: Outputs, config: FeatureConfig

@@ -53,6 +53,18 @@ def test_adapters_come_back_on_their_model(tmp_path, sharing):
     np.testing.assert_allclose(again(IDS)["logits"], model(IDS)["logits"])
 
 
+def test_adapters_that_the_weights_have_already(tmp_path):
+    model = adapted(AlbertForClassification(CONFIG, 3))
+    model.save_pretrained(str(tmp_path / "model"))
+    model.save_pretrained(str(tmp_path / "adapters"), adapters=True)
+    merged = AlbertForClassification.from_pretrained(str(tmp_path / "model"))
+    with pytest.raises(UserError, match="the model's weights have these adap"):
+        merged.load_adapters(str(tmp_path / "adapters"))
+    np.testing.assert_allclose(
+        merged(IDS)["logits"], model(IDS)["logits"], rtol=1e-5
+    )
+
+
 @pytest.mark.parametrize(
     ("model", "prefix", "whole"),
     [

@@ -58,13 +58,13 @@ def calibration_section(
 def _explained(temperature: float) -> Paragraph:
     if temperature == 1.0:
         return Paragraph(
-            "The model has no temperature. Below, each half of the examples "
-            "has, for comparison, the one that fits the other half."
+            "The model has no temperature. Below, each fifth of the examples "
+            "has, for comparison, the one that fits the others."
         )
     direction = "bolder" if temperature < 1 else "more careful"
     return Paragraph(
         f"Temperature {temperature:g}, fitted on dev and kept in the model's "
         f"task.json, makes the probabilities {direction}; the answers stay "
-        "the same. Here each half of the examples has the temperature that "
-        "fits the other half."
+        "the same. Here each fifth of the examples has the temperature that "
+        "fits the others."
     )

@@ -9,6 +9,8 @@ import math
 import numpy as np
 
 _NUM_BINS = 15
+# Of the rows, for temperatures that have not seen the rows they are used on.
+_NUM_PARTS = 5
 # The bounds of the setting `temperature`.
 _LOWEST, _HIGHEST = 0.01, 100.0
 # The standard deviation of its logarithm that is expected beforehand. Where
@@ -61,13 +63,14 @@ def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
 
 
 def cross_fitted(probabilities: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Returns each half of the rows at the temperature of the other half.
+    """Returns each fifth of the rows at the temperature of the others.
 
     These have not seen the answers that they are measured on.
     """
     found = np.empty(probabilities.shape)
-    for half in (0, 1):
-        mine, other = slice(half, None, 2), slice(1 - half, None, 2)
+    parts = np.arange(len(gold)) % _NUM_PARTS
+    for part in set(parts.tolist()):
+        mine, other = parts == part, parts != part
         temperature = fit_temperature(probabilities[other], gold[other])
         found[mine] = at_temperature(probabilities[mine], temperature)
     return found

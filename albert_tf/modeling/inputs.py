@@ -145,6 +145,11 @@ def _with_defaults(
     for name in features.keys() & {*ENCODER_INPUTS, *needed}:
         if not hasattr(features[name], "shape"):
             features[name] = ops.convert_to_tensor(features[name])
+        require(
+            not (ON_TENSORFLOW and isinstance(features[name], tf.RaggedTensor)),
+            f"{name} has rows of different lengths; give its .to_tensor(), and "
+            "as input_mask tf.sequence_mask() of its .row_lengths().",
+        )
     ids = features["input_ids"]
     if "input_mask" not in features:
         features["input_mask"] = ops.ones_like(ids)

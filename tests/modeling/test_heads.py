@@ -474,7 +474,7 @@ def test_a_text_of_padding_alone_has_a_finite_embedding():
 @pytest.mark.parametrize(
     ("name", "arguments", "text"),
     [
-        ("TokenClassification", {}, "needs num_labels.*is None"),
+        ("TokenClassification", {}, "needs labels, .*num_labels=None"),
         (
             "TokenClassification",
             {"num_labels": 2, "labels": ["a", "b", "c"]},

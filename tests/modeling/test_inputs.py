@@ -151,6 +151,14 @@ def test_features_that_cannot_be_read(change, text):
         model_of(NAME).predict(features, verbose=0)
 
 
+def test_rows_of_different_lengths_are_refused():
+    ids = tf.ragged.constant([[2, 5, 3], [2, 3]])
+    with pytest.raises(UserError, match="^input_ids has rows of different le"):
+        model_of(NAME)({"input_ids": ids})
+    with pytest.raises(UserError, match="^input_ids has rows of different le"):
+        model_of(NAME).predict({"input_ids": ids}, verbose=0)
+
+
 def test_a_mask_by_another_name_is_not_left_out():
     features = inputs_of()
     features["mask"] = features.pop("input_mask")

@@ -27,8 +27,8 @@ def class_names(
     if labels is None:
         require(
             type(num_labels) is int and num_labels > 0,
-            f"{model} needs num_labels, a number of classes; it is "
-            f"{num_labels!r}.",
+            f"{model} needs labels, the names of the classes, or num_labels, "
+            f"their number; num_labels={num_labels!r}.",
         )
         return tuple(f"LABEL_{n}" for n in range(num_labels or 0))
     require(

@@ -30,7 +30,7 @@ from data_prep.corpus.listing import list_files
 from experiments.domain_words import check_domain_words
 from experiments.estimate import HARDWARE, hours_of, pretraining_flops
 from experiments.ledger import DIVERGED, SKIPPED, Ledger
-from experiments.plan import Planner, TaskData, Text, normalized
+from experiments.plan import Cell, Planner, TaskData, Text, normalized
 from experiments.report import report
 from experiments.results import TableResults
 from experiments.runner import UnitError, run_units
@@ -101,6 +101,7 @@ def main() -> None:
         table = lookup(TABLES, name, "table")
         cells = planner.cells(table, seeds)
         results[name] = TableResults(table, cells, ledger)
+    _check_only(results)
     if FLAGS.estimate:
         _print_estimates(results)
         return
@@ -190,14 +191,16 @@ def _check_paths() -> None:
             files.exists(directory),
             f"--task_data={text}: there is no {directory}.",
         )
+        # Faults of its files would be found after hours of pretraining.
+        task = TASKS[_task(text).task]
+        for split in ("train", *task.evaluated.values()):
+            task.read(directory, split, lambda line: None)
     for name in ("input", "additional_input", "domain_input"):
         if paths := normalized(FLAGS[name].value):
             list_files(paths.split(","))
 
 
-def _run(
-    results: dict[str, TableResults], ledger: Ledger, planner: Planner
-) -> None:
+def _check_only(results: dict[str, TableResults]) -> None:
     rows = {row.name for found in results.values() for row in found.rows}
     unknown = sorted(set(FLAGS.only) - rows)
     require(
@@ -205,11 +208,24 @@ def _run(
         f"--only: no row is called {', '.join(unknown)}; the rows are "
         f"{', '.join(sorted(rows))}.",
     )
+
+
+def _chosen_cells(found: TableResults) -> list[Cell]:
+    """Returns the cells of a table, with --only those of these rows."""
+    return [
+        cell
+        for cell in found.cells
+        if not FLAGS.only or cell.row.name in FLAGS.only
+    ]
+
+
+def _run(
+    results: dict[str, TableResults], ledger: Ledger, planner: Planner
+) -> None:
     units = [
         unit
         for found in results.values()
-        for cell in found.cells
-        if not FLAGS.only or cell.row.name in FLAGS.only
+        for cell in _chosen_cells(found)
         for unit in cell.units
     ]
     command_line.require_packages(
@@ -291,7 +307,7 @@ def _print_estimates(results: dict[str, TableResults]) -> None:
     """Prints the arithmetic of every row, and its time on known machines."""
     for found in results.values():
         rows = []
-        for cell in found.cells if found.table.trained else ():
+        for cell in _chosen_cells(found) if found.table.trained else ():
             flops = pretraining_flops(pretraining_config(cell.pretraining))
             hours = map(_shown_hours, hours_of(flops).values())
             rows.append([cell.row.name, cell.seed, f"{flops:.2e}", *hours])

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.config import sharing_plan
 from albert_tf.modeling.models import AlbertModel
 
 
 class LayerDistances(NamedTuple):
-    """Means over tokens, `[layers]` each.
+    """Means over tokens, `[layers]` each, or `[blocks]` of layers with several.
 
     `l2_distance` and `cosine_similarity` are between the input and the output
     of a layer; `num_tokens` is that of the text.
@@ -47,7 +48,8 @@ def layer_distances(
 
     A batch has at least `input_ids` and `input_mask`, `[batch, seq]`.
     """
-    sums = np.zeros((2, model.config.num_hidden_layers))
+    # A layer with inner_group_num blocks has as many outputs.
+    sums = np.zeros((2, len(sharing_plan(model.config))))
     num_tokens = 0
     for batch in batches:
         features = {name: tf.constant(value) for name, value in batch.items()}

@@ -28,7 +28,9 @@ class OptimizerConfig(Section):
         1.0, "Power of the polynomial decay.", minimum=0.0
     )
     end_learning_rate: float = setting(
-        0.0, "Learning rate at the last step.", minimum=0.0
+        0.0,
+        "Learning rate that the decay ends at, after the last step.",
+        minimum=0.0,
     )
     original_schedule: bool = setting(
         False,
@@ -65,7 +67,8 @@ class OptimizerConfig(Section):
     ema_decay: float = setting(
         0.0,
         "Decay of an exponential moving average of the weights, which is "
-        "evaluated and saved in their place; 0: none.",
+        "evaluated and saved in their place; at most (1 + n) / (10 + n) after "
+        "n steps. 0: none.",
         minimum=0.0,
         maximum=0.9999999,
     )

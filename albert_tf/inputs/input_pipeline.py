@@ -9,7 +9,14 @@ import functools
 
 import numpy as np
 
-from albert_tf.config import MaskingConfig, ModelConfig, lookup, require
+from albert_tf.config import (
+    MaskingConfig,
+    ModelConfig,
+    given_settings,
+    lookup,
+    override,
+    require,
+)
 from albert_tf.inputs.part_widths import fixed_widths, longest_rows
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import MaskingIds, mask_batch
@@ -93,6 +100,25 @@ def sentence_objective(*parts: ShardSet) -> SentenceObjective:
             "--sentence_objective.",
         )
     return SENTENCE_OBJECTIVES[names[0]]
+
+
+def masking_of(shards: ShardSet, masking: MaskingConfig) -> MaskingConfig:
+    """Returns how shards are masked: `masking`, or as they were built.
+
+    Raises:
+        UserError: where the masks are fixed, and a setting that was given for
+            them is another.
+    """
+    fixed = shards.metadata.get("settings", {}).get("masking", {})
+    for name, value in given_settings(masking).items():
+        built = fixed.get(name, value)
+        require(
+            value == built,
+            f"{name}={value}, and the masks of {shards.directory} are fixed, "
+            f"with {name}={built}: expected that, or shards built with "
+            "--record_kind=dynamic.",
+        )
+    return override(masking, fixed)
 
 
 class PretrainingBatches:

@@ -13,6 +13,7 @@ from albert_tf.inputs.input_pipeline import (
     Batch,
     PretrainingBatches,
     check_shards,
+    masking_of,
     sentence_objective,
 )
 from albert_tf.inputs.source_schedule import Source
@@ -94,7 +95,7 @@ def evaluate_pretrained(
     """Returns the metrics of `evaluate_pretraining` for a model directory.
 
     `data` is a directory of shards, or a glob; seed and masking are those of
-    dynamic records.
+    dynamic records, and a masking of others has to be theirs.
 
     Raises:
         UserError: for a model without the heads of pretraining, or shards that
@@ -114,7 +115,7 @@ def evaluate_pretrained(
     )
     batches = PretrainingBatches(
         shards,
-        masking_config=masking or MaskingConfig(),
+        masking_config=masking_of(shards, masking or MaskingConfig()),
         batch_size=batch_size,
         seed=seed,
         training=False,

@@ -40,6 +40,7 @@ from albert_tf.jobs.pretraining_phases import (
     open_phases,
     training_sources,
     unequal_lengths,
+    with_fixed_masks,
 )
 from albert_tf.jobs.pretraining_verdict import (
     no_learning_warning,
@@ -111,7 +112,7 @@ def run_pretraining(
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)
     phases = open_phases(config, shards)
-    config = extended(config, runtime)
+    config = extended(with_fixed_masks(config, phases), runtime)
     tokenizer = _tokenizer(config, phases, initial)
     sources = _sources(config, strategy, phases, tokenizer)
     config = with_micro_batch_size(

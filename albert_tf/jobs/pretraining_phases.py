@@ -14,9 +14,10 @@ from albert_tf.config import (
     override,
     require,
     shown,
+    to_dict,
 )
 from albert_tf.config.schedules import numbers_of, parse_schedule
-from albert_tf.inputs.input_pipeline import PretrainingBatches
+from albert_tf.inputs.input_pipeline import PretrainingBatches, masking_of
 from albert_tf.inputs.source_schedule import SourceSchedule
 from albert_tf.io.json_files import read_json
 from albert_tf.records.shard_cache import ShardCache
@@ -97,6 +98,22 @@ def open_phases(
             strict=True,
         )
     ]
+
+
+def with_fixed_masks(
+    config: PretrainConfig, phases: Sequence[Phase]
+) -> PretrainConfig:
+    """Returns the settings with the masking of shards whose masks are fixed.
+
+    The run records it. That of phases which differ cannot be recorded as one.
+
+    Raises:
+        UserError: where another masking was given.
+    """
+    first, *others = (masking_of(p.train, config.masking) for p in phases)
+    if first == config.masking or any(other != first for other in others):
+        return config
+    return override(config, to_dict(first))
 
 
 def unequal_lengths(phases: Sequence[Phase]) -> Iterator[str]:

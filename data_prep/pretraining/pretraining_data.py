@@ -21,6 +21,8 @@ from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
     UserError,
+    given_settings,
+    listed,
     lookup,
     require,
 )
@@ -100,7 +102,8 @@ def build_pretraining_data(
     runner can.
 
     `inputs` are files, directories and globs, see `listing.list_files`, and
-    `eval_inputs` those of the split `eval`. `masking` is of `static` records.
+    `eval_inputs` those of the split `eval`. `masking` is of `static` records;
+    of others a warning is logged that it is not used.
     `max_bad_fraction` is the largest share of bad lines. `workers` are
     processes on this machine; for `runner_options` see `beam_runner`. With
     `report` there is a page on the build, `report.html`. `log`
@@ -115,6 +118,13 @@ def build_pretraining_data(
     name = config.sentence_objective
     lookup(SENTENCE_OBJECTIVES, name, "sentence_objective", extensible=True)
     make_runner = lookup(RUNNERS, runner, "runner")
+    unused = config.record_kind != "static" and given_settings(masking)
+    if unused:
+        log(
+            f"WARNING: not used here: {listed(unused)}. Records of "
+            f"record_kind={config.record_kind} are masked when they are read: "
+            "give it to bin.pretrain, or build with --record_kind=static."
+        )
     tokenizer = load_tokenizer(tokenizer_dir)
     with make_runner(output_dir, workers, runner_options, progress) as engine:
         left_out: set[str] = set()

@@ -36,3 +36,11 @@ def test_means_are_over_tokens_and_not_over_padding():
     assert found.num_tokens == 2 * sum(lengths)
     assert len(found.l2_distance) == model.config.num_hidden_layers
     assert found.l2_distance.min() > 0.1
+
+
+def test_a_layer_of_several_blocks_has_a_distance_for_each():
+    model = random_model("masked_lm", inner_group_num=2)
+    ids = np.arange(1, 9).reshape(1, 8).astype(np.int32)
+    batch = {"input_ids": ids, "input_mask": np.ones_like(ids)}
+    found = layer_distances(model, [batch])
+    assert len(found.l2_distance) == 2 * model.config.num_hidden_layers

@@ -238,6 +238,7 @@ def test_estimates_are_printed_without_a_run(tmp_path):
     # Minutes are no 0.0 hours.
     done = reproduce(tmp_path, "--table=sharing", "--scale=tiny", "--estimate")
     assert done.status == 0, done.error
+    assert len(done.stdout.splitlines()) > 6
     hours = [line.split()[-3:] for line in done.stdout.splitlines()[3:]]
     assert hours
     assert all(float(number) > 0 for row in hours for number in row)
@@ -274,6 +275,26 @@ def test_mistakes_are_one_line(tmp_path, flags, error):
     done = reproduce(tmp_path, *flags)
     assert done.status == 1
     assert error in done.error
+    assert not (tmp_path / "paper").exists()
+
+
+def test_estimates_are_of_the_rows_that_would_run(tmp_path):
+    flags = ("--table=sharing", "--estimate", "--only=all-shared E=128")
+    done = reproduce(tmp_path, *flags)
+    (row,) = done.stdout.splitlines()[3:]
+    assert row.startswith("all-shared E=128 ")
+    done = reproduce(tmp_path, *flags[:2], "--only=spam")
+    assert done.status == 1
+    assert "--only: no row is called spam; the rows are" in done.error
+
+
+def test_files_of_a_task_are_read_before_anything_runs(tmp_path):
+    (tmp_path / "task").mkdir()
+    (tmp_path / "task/train.tsv").write_text("sentence\tlabel\na\t0\nb\t1\n")
+    flag = f"--task_data=SST-2:{tmp_path}/task"
+    done = reproduce(tmp_path, "--table=depth", flag)
+    assert done.status == 1
+    assert "task/dev.tsv" in done.error
     assert not (tmp_path / "paper").exists()
 
 

@@ -165,6 +165,27 @@ def test_the_sentence_loss_has_its_weight(
     assert weights == {"masked_lm_loss": 1.0, "sentence_order_loss": 0.3}
 
 
+def test_fixed_masks_are_those_of_the_shards(
+    small_config, objective_shards, tmp_path, monkeypatch
+):
+    shards = str(tmp_path / "shards")
+    shutil.copytree(objective_shards("sop", "static"), shards)
+    path = tmp_path / "shards" / "metadata.json"
+    metadata = json.loads(path.read_text())
+    metadata["settings"]["masking"]["max_ngram"] = 2
+    path.write_text(json.dumps(metadata))
+    jobs = []
+    monkeypatch.setattr(pretrain, "train", jobs.append)
+    run(small_config, shards, tmp_path / "run")
+    assert jobs[0].config.masking.max_ngram == 2
+    config = override(small_config, {"max_ngram": 3})
+    with pytest.raises(
+        UserError,
+        match=f"^max_ngram=3, and the masks of {shards} are fixed, with max_n",
+    ):
+        run(config, shards, tmp_path / "run")
+
+
 def test_fixed_masks_cannot_be_scheduled(
     small_config, objective_shards, tmp_path
 ):

@@ -24,7 +24,10 @@ def test_a_finished_directory_is_left_as_it_is(build, tmp_path, corpus):
     }
     os.mkdir(tmp_path / "out" / ".work")
     # What does not touch dynamic records is no other setting.
-    assert build(masking=MaskingConfig(max_ngram=1)) == metadata
+    lines = []
+    same = build(masking=MaskingConfig(max_ngram=1), log=lines.append)
+    assert same == metadata
+    assert "WARNING: not used here: max_ngram. Records of rec" in lines[0]
     assert before == {
         path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()
     }

@@ -236,6 +236,8 @@ def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
         _fail(": ".join(str(part) for part in parts if part), error)
     except KeyboardInterrupt:
         _end(f"{program}: {interrupts.LINE}", 128 + signal.SIGINT)
+    except interrupts.Terminated as ended:
+        _end(f"{program}: {interrupts.LINE}", 128 + ended.number)
 
 
 def _fail(text: str, error: Exception) -> NoReturn:

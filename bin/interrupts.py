@@ -1,4 +1,4 @@
-"""Ctrl-C (SIGINT) while a program starts: `EndAtOnce`.
+"""Signals that end a program: Ctrl-C (SIGINT) while it starts, SIGTERM.
 
 Python's own handler raises KeyboardInterrupt wherever the program is. In the
 middle of an import that gives a traceback, or an error of the library which is
@@ -31,6 +31,43 @@ class EndAtOnce:
         with contextlib.suppress(OSError):
             os.write(self._stderr, f"{program}: {LINE}\n".encode())
         os._exit(128 + number)
+
+
+class Terminated(BaseException):
+    """A signal that ends a program, once it has removed what is unfinished.
+
+    Attributes:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextlib.contextmanager
+def ending_by_exception() -> Iterator[None]:
+    """Ends the context by `Terminated` when SIGTERM or SIGHUP comes.
+
+    Python itself would end the process, and leave a half-written file.
+    Signals that are ignored, or handled otherwise, stay so.
+    """
+
+    def end(number: int, frame: types.FrameType | None) -> None:
+        raise Terminated(number)
+
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def prepare() -> None:

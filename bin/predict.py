@@ -49,7 +49,7 @@ from albert_tf.prediction.table_outputs import json_rows, write_table
 from albert_tf.prediction.word_inputs import read_sentences
 from albert_tf.tasks.formats.conll import CONLL, CONLLU
 from albert_tf.tasks.formats.rows import PARQUET, Reading, ending_of
-from bin import command_line, own_rows, tasks
+from bin import command_line, interrupts, own_rows, tasks
 
 FLAGS = flags.FLAGS
 # The format of a file with a word in each line.
@@ -357,7 +357,8 @@ def main() -> None:
         else files.replacing(FLAGS.output) as file,
     ):
         command_line.load_tensorflow()
-        rows = _predict(predictor or _predictor(), mode, inputs, file)
+        with interrupts.ending_by_exception():
+            rows = _predict(predictor or _predictor(), mode, inputs, file)
     if rows.errors:
         raise RunStopped(
             f"{rows.errors} of {rows.number} texts have an error in place of "

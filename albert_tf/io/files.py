@@ -23,6 +23,7 @@ from errno import (
     EACCES,
     EDQUOT,
     EEXIST,
+    EFBIG,
     EIO,
     ENOENT,
     ENOSPC,
@@ -43,8 +44,8 @@ _TEMPORARY = ".tmp-"
 # milliseconds.
 BUFFER_BYTES = 1 << 20
 
-# Errors of a full disk, and of a user's full share of it.
-_DISK_FULL = (ENOSPC, EDQUOT)
+# Errors of a full disk, of a user's full share of it, and of `ulimit -f`.
+_DISK_FULL = (ENOSPC, EDQUOT, EFBIG)
 
 Path = str | os.PathLike[str]
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while a program starts: one line and status 130."""
+"""Signals that end a program: one line, and nothing half-written."""
 
 import os
 import signal
@@ -18,6 +18,37 @@ try:
 except BaseException as error:
     raise ImportError("initialization failed") from error
 """
+
+WRITER = """
+import time
+from albert_tf.io import files
+from bin import command_line, interrupts
+
+def main():
+    with files.replacing({path!r}) as file, interrupts.ending_by_exception():
+        file.write(b"half")
+        print("writing", flush=True)
+        time.sleep(60)
+
+command_line.run(lambda: None, main)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_is_half_written_is_removed(tmp_path, number):
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER.format(path=str(tmp_path / "out"))],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "writing\n"
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert error == "-c: interrupted; start the same command again.\n"
+    assert process.returncode == 128 + number
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("package", ["absl", "tensorflow"])

@@ -120,6 +120,11 @@ def compare_with_baseline(
         name = stem if stem in names else names[0]
         if guess := no_better_than_guessing(found, name):
             warnings.append(f"WARNING: {guess}.")
+        if found.get("majority_class_accuracy") == 1.0:
+            warnings.append(
+                "WARNING: all of these examples have one label, so that they "
+                "say nothing about how well it is told from others."
+            )
         warnings += _others_below_guessing(found, name)
         if suffix not in simple:
             continue
@@ -226,6 +231,9 @@ def no_better_than_guessing(
         if baseline is None:
             continue
         value = metrics[name]
+        if name == "accuracy" and value == baseline == 1.0:
+            # All labels are alike: nothing could be better.
+            continue
         if name == squared_error:
             better, degree = value < baseline, "no"
         else:

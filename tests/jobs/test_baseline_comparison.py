@@ -146,6 +146,24 @@ def test_a_kind_without_a_simple_model_has_the_warning_alone():
     assert not found["metrics"]
 
 
+def test_examples_of_one_label_are_warned_of():
+    scored = ScoredExamples(
+        [Example((f"a {n}",), "0") for n in range(8)],
+        [np.array([1.0, 0.0])] * 8,
+        FeatureConfig(),
+        ["0", "1"],
+    )
+    found = compare_with_baseline(
+        TASKS["SST-2"],
+        {"": scored},
+        {},
+        metric="accuracy",
+        model=ModelConfig(),
+    )
+    (warning,) = found["verdict"]
+    assert warning.startswith("WARNING: all of these examples have one label")
+
+
 def test_a_model_below_the_majority_class_is_warned_of():
     warning, sentence, _ = compared(np.arange(40) % 4 == 0)["verdict"]
     assert warning == (
@@ -213,6 +231,8 @@ def test_other_metrics_below_the_majority_class_are_warned_of_too():
             "",
         ),
         ({"f1": 0.1}, "f1", ""),
+        # With one label nothing is better.
+        ({"accuracy": 1.0, "majority_class_accuracy": 1.0}, "accuracy", ""),
     ],
 )
 def test_a_model_that_is_no_better_than_one_guess(

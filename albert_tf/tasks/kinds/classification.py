@@ -39,7 +39,10 @@ _MANY = 20
 # Missing values as databases, R and pandas write or read them, SNLI's mark of a
 # pair without a majority, and the folder of IMDB's unlabelled texts; "None" and
 # "NA" may well be classes.
-_MISSING = {"\\N", "NULL", "null", "NaN", "nan", "<NA>", "#N/A", "-", "unsup"}
+_MISSING = {
+    *("\\N", "NULL", "null", "None", "NaN", "nan"),
+    *("NA", "N/A", "n/a", "<NA>", "#N/A", "-", "unsup"),
+}
 _QUOTED = re.compile(r"""(["']).*\1""", re.DOTALL)
 # A list of several labels, as programs print it.
 _LIST = re.compile(r"""[\[{(].*[,"'].*[\])}]""", re.DOTALL)
@@ -277,7 +280,7 @@ def missing_labels(labels: Collection[str]) -> list[str]:
     if not missing:
         return []
     return [
-        f"{listed(sorted(missing))}: trained as a class of its own, though "
+        f"{listed(sorted(missing), 12)}: trained as a class of its own, though "
         "other programs write this for a missing label."
     ]
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 _NUM_BINS = 15
-# Of the rows, for temperatures that have not seen the rows they are used on.
+# A temperature of the other parts has not seen the rows that it is used on.
 _NUM_PARTS = 5
 # The bounds of the setting `temperature`.
 _LOWEST, _HIGHEST = 0.01, 100.0

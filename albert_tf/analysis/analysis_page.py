@@ -198,7 +198,9 @@ def _attention(loaded: LoadedModel, texts: Texts, sentence: str) -> Section:
 
 
 def _pieces(loaded: LoadedModel, seed: int) -> Section:
-    table = loaded.model.encoder.embeddings.word_embeddings.numpy()
+    table = np.array(loaded.model.encoder.embeddings.word_embeddings)
+    # Special pieces are near what occurs seldom, which says nothing.
+    table[list(loaded.tokenizer.special_ids)] = 0.0
     ids = np.arange(min(_FIRST_PIECE, len(table) // 2), len(table))
     generator = np.random.default_rng(seed)
     queries = np.sort(generator.choice(ids, _NUM_QUERIES, replace=False))

@@ -73,7 +73,10 @@ class OptimizerConfig(Section):
         maximum=0.9999999,
     )
     beta_1: float = setting(
-        0.9, "Decay of the first moment.", minimum=0.0, maximum=0.9999999
+        0.9,
+        "Decay of the first moment; of matrices that muon trains it is 0.95.",
+        minimum=0.0,
+        maximum=0.9999999,
     )
     beta_2: float = setting(
         0.999, "Decay of the second moment.", minimum=0.0, maximum=0.9999999
@@ -84,7 +87,8 @@ class OptimizerConfig(Section):
     bias_correction: bool = setting(
         False,
         "Bias-correct the moments, as the LAMB paper and tensorflow-addons "
-        "do; the released models' code does not.",
+        "do; the released models' code does not. What muon trains is "
+        "corrected in any case.",
     )
     max_grad_norm: float = setting(
         1.0,
@@ -203,8 +207,8 @@ class TrainingConfig(Section):
     max_loss_spike: float = setting(
         0.0,
         "Skip a step whose loss exceeds the mean of the last 128 steps with "
-        "the same masks, shards and depth by more than this number of "
-        "standard deviations; 0: never.",
+        "the same masks, shards and depth, 32 at least, by more than this "
+        "number of standard deviations; 0: never.",
         minimum=0.0,
         may_change=True,
     )
@@ -250,8 +254,8 @@ class PretrainingSettings(Section):
     masking_weights: str = setting(
         "",
         "JSON file of an object with weights of pieces, by piece, 1 where "
-        "there is none: training masks words in proportion to the mean of "
-        "their pieces, held-out text evenly. Empty: all words alike.",
+        "there is none: the first words of n-grams are drawn in proportion to "
+        "the mean of their pieces, in held-out text evenly. Empty: all alike.",
     )
     depth_schedule: str = setting(
         "",

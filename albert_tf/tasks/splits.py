@@ -139,22 +139,27 @@ class HeldOut:
             f"together, and a label's only text is in training.{advice}",
         )
         if split == DEV:
-            self._report(data_dir, found[DEV], len(examples), log)
+            self._report(data_dir, found[DEV], examples, log)
         return found[split]
 
     def _report(
-        self, data_dir: str, dev: Sequence[Any], total: int, log: Log
+        self,
+        data_dir: str,
+        dev: Sequence[Any],
+        examples: Sequence[Any],
+        log: Log,
     ) -> None:
-        labels = collections.Counter(map(_label, dev))
+        labels = dict.fromkeys(sorted(map(_label, examples)), 0)
+        labels |= collections.Counter(map(_label, dev))
         fold = f"fold {self.split.fold}, " if self.split.folds else ""
         no_file = "; no dev file is read" if self.split.folds else ""
         line = (
-            f"{data_dir}: {len(dev)} of {total} examples are held out as dev "
-            f"({fold}{_shown(self.split.describe())}{no_file}; equal texts are "
-            "on one side"
+            f"{data_dir}: {len(dev)} of {len(examples)} examples are held out "
+            f"as dev ({fold}{_shown(self.split.describe())}{no_file}; equal "
+            "texts are on one side"
         )
         if self.labelled and len(labels) > 1:
-            counts = [f"{name} {n}" for name, n in sorted(labels.items())]
+            counts = [f"{name} {n}" for name, n in labels.items()]
             line += f"; by label: {listed(counts, 12)}"
         log(f"{line}).")
 
@@ -217,20 +222,26 @@ def _of_fraction(
 ) -> set[str]:
     """Returns the groups that are dev, in shares of each stratum.
 
-    What rounding leaves of one is added to the next. Not all of a stratum:
-    training needs some.
+    What rounding leaves of one is added to the next. A group that is larger
+    than what is left of the share is passed over, unless none fits. Not all of
+    a stratum: training needs some.
     """
     fraction = split.dev_fraction or DEFAULT_FRACTION
     chosen: set[str] = set()
-    seen = taken = 0
+    left = 0.0
     for _, groups in sorted(members.items()):
-        seen += sum(sizes[name] for name in groups)
+        share = left = left + fraction * sum(sizes[name] for name in groups)
         for name in groups[:-1]:
-            # The share is as near to the fraction as the group's size permits.
-            if taken + sizes[name] / 2 > fraction * seen:
-                break
-            chosen.add(name)
-            taken += sizes[name]
+            if sizes[name] <= left + 0.5:
+                chosen.add(name)
+                left -= sizes[name]
+        if left == share and groups[1:]:
+            smallest = min(groups[:-1], key=lambda name: sizes[name])
+            if sizes[smallest] / 2 <= share:
+                chosen.add(smallest)
+                left -= sizes[smallest]
+        # More than rounding would take it from, or give it to, another class.
+        left = min(max(left, -0.5), 0.5)
     return chosen
 
 
@@ -239,17 +250,23 @@ def _of_fold(
     sizes: Mapping[str, int],
     split: Split,
 ) -> set[str]:
-    """Returns the groups of a fold: of each stratum every so many."""
-    del sizes
-    dealt = 0
-    chosen: set[str] = set()
+    """Returns the groups of a fold.
+
+    Those of each stratum, the largest first, go to the fold that has the fewest
+    examples of it so far.
+    """
+    folds: list[set[str]] = [set() for _ in range(split.folds)]
+    totals = [0] * split.folds
     for _, groups in sorted(members.items()):
-        for name in groups:
-            if dealt % split.folds == split.fold - 1:
-                chosen.add(name)
-            dealt += 1
+        counts = [0] * split.folds
+        for name in sorted(groups, key=lambda name: -sizes[name]):
+            # The first of equal ones.
+            fold = min(range(split.folds), key=lambda n: (counts[n], totals[n]))
+            folds[fold].add(name)
+            counts[fold] += sizes[name]
+            totals[fold] += sizes[name]
     # Too few for one of the folds are too few for the first.
-    return chosen if dealt >= split.folds else set()
+    return folds[split.fold - 1] if all(folds) else set()
 
 
 def _draw(name: str, seed: int) -> bytes:

@@ -64,6 +64,37 @@ def test_equal_texts_are_on_one_side():
     assert dev and set(found.values()) == {2}
 
 
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("fraction", [0.1, 0.2])
+def test_a_text_that_is_repeated_often_leaves_each_class_its_share(
+    seed, fraction
+):
+    examples = [
+        *(Example((str(n),), "a") for n in range(200)),
+        *[Example(("very good",), "a")] * 100,
+        *(Example((f"b{n}",), "b") for n in range(200)),
+    ]
+    found = counts(dev_of(examples, dev_fraction=fraction, seed=seed))
+    assert found == {"a": 300 * fraction, "b": 200 * fraction}
+    folds = [
+        counts(dev_of(examples, folds=5, fold=n, seed=seed))
+        for n in range(1, 6)
+    ]
+    # The fold of the repeated text has nothing else of its class.
+    assert sorted(fold["a"] for fold in folds) == [50, 50, 50, 50, 100]
+    assert [fold["b"] for fold in folds] == [40] * 5
+
+
+def test_texts_that_are_all_repeated_are_held_out_too():
+    examples = [Example((str(n),), "a") for n in range(5) for _ in range(40)]
+    assert len(dev_of(examples, dev_fraction=0.1)) == 40
+    # One of many labels takes nothing from another.
+    rare = [Example((f"c{n}",), f"c{n}") for n in range(100)]
+    many = [Example((f"z{n}",), "z") for n in range(100)]
+    found = counts(dev_of([*rare, *many], dev_fraction=0.1))
+    assert found == {"z": 10} or found == {"z": 11}
+
+
 def test_the_texts_of_a_pair_are_in_any_order():
     pairs = [Example((str(n), f"b{n}"), "a") for n in range(40)]
     swapped = [Example(e.texts[::-1], "a") for e in pairs]

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import decimal
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
@@ -305,7 +306,7 @@ def alike_labels(labels: Collection[str]) -> list[str]:
 def _simplified(label: str) -> str:
     """Returns a label as it would be read aloud: 1.0 is 1."""
     if is_number(label):
-        return f"{float(label):g}"
+        return str(decimal.Decimal(label).normalize() + 0)
     text = unicodedata.normalize("NFKC", label).casefold()
     # Characters of this category are invisible, such as zero-width spaces.
     return "".join(c for c in text if unicodedata.category(c) != "Cf")

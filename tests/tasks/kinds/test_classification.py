@@ -65,6 +65,14 @@ def test_labels_that_differ_in_case_are_reported():
     examples = [Example(("a",), label) for label in ("no", "NO", "yes")]
     (line,) = KIND.warnings(examples, training=True)
     assert line.startswith("NO, no: trained as different labels, though only")
+    examples = [Example(("a",), label) for label in ("1", "1.0", "-0", "0")]
+    line, *_ = KIND.warnings(examples, training=True)
+    assert line.startswith("-0, 0, 1, 1.0: trained as different labels")
+    # Long numbers are different ones.
+    for labels in (("1234567", "1234568"), (str(2**53), str(2**53 + 1))):
+        examples = [Example(("a",), label) for label in labels]
+        lines = KIND.warnings(examples, training=True)
+        assert not [line for line in lines if "different labels" in line]
     labels = ("caf\u00e9", "cafe\u0301", "1.0", "1", "b\u200b", "b", "c", "10")
     examples = [Example(("a",), label) for label in labels]
     (line,) = KIND.warnings(examples, training=True)

@@ -57,8 +57,8 @@ class Record:
         if not isinstance(found, str):
             raise RowError(
                 self.location,
-                "expected a string, a number, true, false or a list of strings "
-                f"as {shown(name)}",
+                "expected a string, a number, true or false (labels, words and "
+                f"choices may be a list of strings) as {shown(name)}",
                 f", got {shown_json(found)}",
             )
         return str(found)

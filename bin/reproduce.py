@@ -52,7 +52,7 @@ def define_flags() -> None:
         "table", None, f"Tables, comma-separated: {', '.join(sorted(TABLES))}."
     )
     flags.DEFINE_enum("scale", "tiny", list(SCALES), "Size of the models.")
-    flags.DEFINE_string("input", None, "Text, as bin.train_vocab takes it.")
+    flags.DEFINE_string("input", "", "Text, as bin.train_vocab takes it.")
     flags.DEFINE_string(
         "additional_input", "", "More text, for the table of additional data."
     )
@@ -80,7 +80,7 @@ def define_flags() -> None:
         "estimate", False, "Only print each row's arithmetic and its time."
     )
     flags.DEFINE_string("run_dir", None, "Directory of all jobs.")
-    command_line.required("table", "input", "run_dir")
+    command_line.required("table", "run_dir")
 
 
 def main() -> None:
@@ -102,6 +102,10 @@ def main() -> None:
         cells = planner.cells(table, seeds)
         results[name] = TableResults(table, cells, ledger)
     _check_only(results)
+    require(
+        bool(FLAGS.input or FLAGS.estimate) or not _models(results),
+        "--input is needed: the text that the models are trained on.",
+    )
     if FLAGS.estimate:
         _print_estimates(results)
         return

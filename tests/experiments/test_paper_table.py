@@ -126,6 +126,17 @@ def reproduce(tmp_path, *flags):
     return run_program("bin.reproduce", *paths, *flags)
 
 
+def test_a_text_is_needed_to_train_alone(tmp_path):
+    done = reproduce(tmp_path, "--table=depth", "--input=")
+    assert done.status == 1
+    assert "--input is needed: the text that the models" in done.error
+    done = reproduce(tmp_path, "--table=depth", "--input=", "--estimate")
+    assert done.status == 0, done.error
+    done = reproduce(tmp_path, "--table=parameters", "--input=")
+    assert done.status == 0, done.error
+    assert "BERT large" in (tmp_path / "paper/report.md").read_text()
+
+
 # The records of docs/paper.
 _RECORDED = (
     "--table=groups",

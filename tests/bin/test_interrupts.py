@@ -20,9 +20,12 @@ except BaseException as error:
 """
 
 WRITER = """
-import time
+import signal, time
 from albert_tf.io import files
 from bin import command_line, interrupts
+
+# Under nohup it is ignored.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 def main():
     with files.replacing({path!r}) as file, interrupts.ending_by_exception():

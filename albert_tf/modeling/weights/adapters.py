@@ -119,9 +119,12 @@ def write_adapters(directory: str, model: keras.Model) -> None:
         "task_type": None,
         "base_model_name_or_path": None,
     }
-    merged = _digest(row for row in rows if row.adapted)
-    path = os.path.join(directory, WEIGHTS_FILE)
-    write_weights(path, arrays, **{_MERGED: merged})
+    metadata = {}
+    adapted = [row for row in rows if row.adapted]
+    # Adapters begin with 0, which changes no weight.
+    if any(keras.ops.any(row.adapted.lora_kernel_b) for row in adapted):
+        metadata[_MERGED] = _digest(adapted)
+    write_weights(os.path.join(directory, WEIGHTS_FILE), arrays, **metadata)
     write_json(os.path.join(directory, CONFIG_FILE), config)
 
 
@@ -160,7 +163,7 @@ def _digest(rows: Iterable[NamedWeight]) -> str:
 
 
 def _merged_digest(path: str) -> str | None:
-    """Returns what `write_adapters` says of it; None of PEFT's adapters."""
+    """Returns what `write_adapters` says of it, None where it says nothing."""
     if not path.endswith(".safetensors"):
         return None
     return read_header(path, MAX_HEADER_BYTES)[1].get(_MERGED)

@@ -53,6 +53,17 @@ def test_adapters_come_back_on_their_model(tmp_path, sharing):
     np.testing.assert_allclose(again(IDS)["logits"], model(IDS)["logits"])
 
 
+def test_adapters_that_change_nothing_are_added_to_the_same_weights(tmp_path):
+    model = AlbertModel(CONFIG)
+    weights = model.get_weights()
+    add_adapters(model, 2, 0.0, trains_pooler=False)
+    model.save_pretrained(str(tmp_path), adapters=True)
+    again = AlbertModel(CONFIG)
+    again.set_weights(weights)
+    again.load_adapters(str(tmp_path))
+    assert again.encoder.blocks[0].attention.query.lora_enabled
+
+
 def test_adapters_that_the_weights_have_already(tmp_path):
     model = adapted(AlbertForClassification(CONFIG, 3))
     model.save_pretrained(str(tmp_path / "model"))

@@ -103,7 +103,9 @@ def sentence_objective(*parts: ShardSet) -> SentenceObjective:
 
 
 def masking_of(shards: ShardSet, masking: MaskingConfig) -> MaskingConfig:
-    """Returns how shards are masked: `masking`, or as they were built.
+    """Returns the masking of shards: that of their build where it is fixed.
+
+    Else it is `masking`.
 
     Raises:
         UserError: where the masks are fixed, and a setting that was given for

@@ -122,8 +122,8 @@ def compare_with_baseline(
             warnings.append(f"WARNING: {guess}.")
         if found.get("majority_class_accuracy") == 1.0:
             warnings.append(
-                "WARNING: all of these examples have one label, so that they "
-                "say nothing about how well it is told from others."
+                "WARNING: all of these examples have one label: they do not "
+                "measure whether it is distinguished from others."
             )
         warnings += _others_below_guessing(found, name)
         if suffix not in simple:

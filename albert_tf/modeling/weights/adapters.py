@@ -163,7 +163,7 @@ def _digest(rows: Iterable[NamedWeight]) -> str:
 
 
 def _merged_digest(path: str) -> str | None:
-    """Returns what `write_adapters` says of it, None where it says nothing."""
+    """Returns the digest in a file that `write_adapters` wrote, if any."""
     if not path.endswith(".safetensors"):
         return None
     return read_header(path, MAX_HEADER_BYTES)[1].get(_MERGED)

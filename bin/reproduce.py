@@ -190,13 +190,14 @@ def _paths(settings: Mapping[str, Any]) -> list[str]:
 def _check_paths() -> None:
     """Checks that tasks and texts are there, before any job."""
     for text in FLAGS.task_data:
-        directory = _task(text).data_dir
+        data = _task(text)
+        directory = data.data_dir
         require(
             files.exists(directory),
             f"--task_data={text}: there is no {directory}.",
         )
         # Faults of its files would be found after hours of pretraining.
-        task = TASKS[_task(text).task]
+        task = TASKS[data.task]
         for split in ("train", *task.evaluated.values()):
             task.read(directory, split, lambda line: None)
     for name in ("input", "additional_input", "domain_input"):

@@ -228,20 +228,21 @@ def _of_fraction(
     """
     fraction = split.dev_fraction or DEFAULT_FRACTION
     chosen: set[str] = set()
-    left = 0.0
+    seen, taken = 0, 0.0
     for _, groups in sorted(members.items()):
-        share = left = left + fraction * sum(sizes[name] for name in groups)
+        seen += sum(sizes[name] for name in groups)
+        share, before = fraction * seen, taken
         for name in groups[:-1]:
-            if sizes[name] <= left + 0.5:
+            if taken + sizes[name] - 0.5 <= share:
                 chosen.add(name)
-                left -= sizes[name]
-        if left == share and groups[1:]:
+                taken += sizes[name]
+        if taken == before and groups[1:]:
             smallest = min(groups[:-1], key=lambda name: sizes[name])
-            if sizes[smallest] / 2 <= share:
+            if taken + sizes[smallest] / 2 <= share:
                 chosen.add(smallest)
-                left -= sizes[smallest]
-        # More than rounding would take it from, or give it to, another class.
-        left = min(max(left, -0.5), 0.5)
+                taken += sizes[smallest]
+        # More than rounding leaves would be at the cost of another class.
+        taken = min(max(taken, share - 1), share + 1)
     return chosen
 
 

@@ -130,36 +130,29 @@ def test_a_model_like_the_baseline_gets_advice(width, advice):
     assert advice in to_try
 
 
-def test_a_kind_without_a_simple_model_has_the_warning_alone():
-    scored = ScoredExamples(
-        DEV, [np.array([1.0, 0.0])] * 40, FeatureConfig(), ["0", "1"]
-    )
-    found = compare_with_baseline(
+def without_simple_model(examples):
+    """Returns the comparison of a model that answers "0" everywhere."""
+    scores = [np.array([1.0, 0.0])] * len(examples)
+    scored = ScoredExamples(examples, scores, FeatureConfig(), ["0", "1"])
+    return compare_with_baseline(
         TASKS["SST-2"],
         {"": scored},
         {},
         metric="accuracy",
         model=ModelConfig(),
     )
+
+
+def test_a_kind_without_a_simple_model_has_the_warning_alone():
+    found = without_simple_model(DEV)
     (warning,) = found["verdict"]
     assert warning.startswith("WARNING: accuracy is 0.5, and always answering")
     assert not found["metrics"]
 
 
 def test_examples_of_one_label_are_warned_of():
-    scored = ScoredExamples(
-        [Example((f"a {n}",), "0") for n in range(8)],
-        [np.array([1.0, 0.0])] * 8,
-        FeatureConfig(),
-        ["0", "1"],
-    )
-    found = compare_with_baseline(
-        TASKS["SST-2"],
-        {"": scored},
-        {},
-        metric="accuracy",
-        model=ModelConfig(),
-    )
+    alike = [Example((f"a {n}",), "0") for n in range(8)]
+    found = without_simple_model(alike)
     (warning,) = found["verdict"]
     assert warning.startswith("WARNING: all of these examples have one label")
 

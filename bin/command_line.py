@@ -45,6 +45,8 @@ from albert_tf.io.malloc import keep_freed_memory, limit_arenas
 from bin import interrupts
 
 FLAGS = flags.FLAGS
+# absl's error for a value that is no row of a table that users add to.
+_UNKNOWN_ROW = re.compile("flag --(preset|sharing|task)=.*should be one of")
 # Flags of this module are the program's: --helpshort lists them.
 flags.disclaim_key_flags()
 
@@ -185,7 +187,10 @@ def _parse(argv: Sequence[str]) -> list[str]:
         return FLAGS([argv[0], *map(_at_home, argv[1:])])
     except flags.Error as error:
         lines = "; ".join(line.strip() for line in str(error).splitlines())
-        sys.exit(f"{_program(argv)}: {lines} (--helpshort lists the flags.)")
+        hint = "--helpshort lists the flags"
+        if "import" in FLAGS and _UNKNOWN_ROW.search(lines):
+            hint += ", and a row of your own needs --import, with its module"
+        sys.exit(f"{_program(argv)}: {lines} ({hint}.)")
 
 
 def _at_home(argument: str) -> str:

@@ -23,11 +23,6 @@ _HELP = (
     "PYTHONPATH. They are imported first, so that the rows that they add to "
     "HEADS, TASKS, OPTIMIZERS and other tables count (docs/extending.md)."
 )
-# Errors of code that is wrong, or wrong in its place.
-_FAULTS = (
-    *(ImportError, SyntaxError, NameError, AttributeError, TypeError),
-    *(ValueError, LookupError, OSError),
-)
 
 
 def define_flag() -> None:
@@ -53,7 +48,7 @@ def import_all(names: Iterable[str]) -> None:
     for name in names:
         try:
             importlib.import_module(name)
-        except _FAULTS as error:
+        except Exception as error:
             raise UserError(
                 f"--{_FLAG}={name}: {_reason(name, error)}"
             ) from None

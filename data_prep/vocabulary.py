@@ -15,7 +15,6 @@ import random
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -216,14 +215,18 @@ def _sample(
 # A process of its own, since SentencePiece holds Python's lock, and running out
 # of memory must not end this process.
 _TRAINER = """
-import json, signal, sys, sentencepiece
+import io, json, os, signal, sys, sentencepiece
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 lines = open(0, encoding="utf-8", newline="\\n")
+model = io.BytesIO()
 sentencepiece.SentencePieceTrainer.train(
     sentence_iterator=(line.rstrip("\\n") for line in lines),
-    model_writer=sys.stdout.buffer,
+    model_writer=model,
     **json.loads(sys.argv[1]),
 )
+# The model is read when the log has ended.
+os.close(2)
+sys.stdout.buffer.write(model.getvalue())
 """
 # The trainer logs its stages; the second of two EM steps is left out.
 _STAGE = re.compile(r"unigram_model_trainer.*LOG\(INFO\) (?!EM sub_iter=1)(.*)")
@@ -254,21 +257,17 @@ def _train(
         "num_threads": _NUM_THREADS,
         "minloglevel": 0,
     }
-    with (
-        tempfile.TemporaryFile() as model,
-        subprocess.Popen(
-            [sys.executable, "-c", _TRAINER, json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=model,
-            stderr=subprocess.PIPE,
-        ) as process,
-    ):
+    with subprocess.Popen(
+        [sys.executable, "-c", _TRAINER, json.dumps(settings)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         last = _feed(process, sentences, log)
-        process.wait()
-        if process.returncode:
-            raise UserError(_explain(process.returncode, last, vocab_size))
-        model.seek(0)
-        return model.read()
+        model_bytes = process.stdout.read()
+    if process.returncode:
+        raise UserError(_explain(process.returncode, last, vocab_size))
+    return model_bytes
 
 
 def _feed(

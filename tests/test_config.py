@@ -73,6 +73,7 @@ def test_an_unknown_setting_is_answered_with_known_ones(config, name, text):
         ("favor_shorter_ngram", 1, "=1 is of type int; expected bool."),
         ("micro_batch_size", "no", "='no' .* str; expected int or auto."),
         ("sharing", "some", "'some' is not one of all, attention, ffn, none"),
+        ("sharing", "some", "A row of your own needs --import, with its mod"),
         ("vocab_size", 5, "vocab_size=5 is below the minimum, 6."),
         ("beta_1", 1.0, "beta_1=1.0 is above the maximum, 0.9999999."),
         ("learning_rate", float("nan"), "=nan is not a finite number."),

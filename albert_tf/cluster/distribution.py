@@ -168,7 +168,8 @@ def make_strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
         UserError: for settings that this machine has no devices for.
         RunStopped: when a worker is missing, or a TPU does not answer.
     """
-    return lookup(STRATEGIES, runtime.strategy, "strategy")(runtime)
+    build = lookup(STRATEGIES, runtime.strategy, "strategy", extensible=True)
+    return build(runtime)
 
 
 def _local_replicas(strategy: tf.distribute.Strategy) -> tuple[int, ...]:

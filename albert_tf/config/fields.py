@@ -85,12 +85,12 @@ def _check_value(field: dataclasses.Field, value: Any) -> Any:
         type(value) is kind,
         f"{value_shown} is of type {type(value).__name__}; expected {types}.",
     )
-    if limits["choices"]:
-        allowed = ", ".join(limits["choices"])
-        require(
-            value in limits["choices"],
-            f"{value_shown} is not one of {allowed}.",
-        )
+    choices = limits["choices"]
+    if isinstance(choices, Mapping):
+        lookup(choices, value, field.name, extensible=True)
+    elif choices:
+        allowed = ", ".join(choices)
+        require(value in choices, f"{value_shown} is not one of {allowed}.")
     if kind is float:
         require(math.isfinite(value), f"{value_shown} is not a finite number.")
     low, high = limits["minimum"], limits["maximum"]

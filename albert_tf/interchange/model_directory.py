@@ -141,6 +141,7 @@ def load_task_record(directory: str) -> TaskRecord | None:
     same.
     """
     stored = pretrained.read_model_files(local_model(directory))
+    stored.description.require_kind()
     return stored_task_record(stored)
 
 

@@ -22,6 +22,7 @@ from albert_tf.jobs.baseline_comparison import (
 )
 from albert_tf.jobs.finetuning_data import FinetuningData
 from albert_tf.jobs.run_card import write_card
+from albert_tf.jobs.task_evaluation import NonFiniteOutputs
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.modeling.weights.adapters import add_adapters
 from albert_tf.modeling.weights.stored_weights import has_pooler
@@ -41,6 +42,7 @@ from albert_tf.tasks.baselines.table import baseline_of, baseline_scores
 from albert_tf.tasks.feature_building import examples_digest
 from albert_tf.tasks.kinds.base import LabelScaling, ScoredExamples
 from albert_tf.training.job import Job
+from albert_tf.training.skipped_steps import diverged
 
 # The directory of low-rank adapters, beside model/, which has them merged.
 ADAPTERS = "adapters"
@@ -125,10 +127,21 @@ class FinetuningJob(Job):
         return metrics
 
     def _score(self, step: int) -> dict[str, float]:
-        """Scores the held-out examples; returns the mean losses."""
+        """Scores the held-out examples; returns the mean losses.
+
+        Raises:
+            RunStopped: when outputs are not finite.
+        """
         losses = {}
         for suffix, part in self.data.evaluated.items():
-            losses[suffix], self._last_scored[suffix] = part.score(self.trainer)
+            try:
+                loss, scored = part.score(self.trainer)
+            except NonFiniteOutputs:
+                raise diverged(
+                    "The model's outputs are not finite in the evaluation at "
+                    f"step {step}: the run has diverged"
+                ) from None
+            losses[suffix], self._last_scored[suffix] = loss, scored
         self._scored_step = step
         return losses
 

@@ -26,6 +26,10 @@ from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.training_loss import head_loss
 
 
+class NonFiniteOutputs(UserError):
+    """Outputs of a model, for an example, that are not finite."""
+
+
 class EvaluatedExamples:
     """Held-out examples with their features and batches."""
 
@@ -52,6 +56,9 @@ class EvaluatedExamples:
         """Returns the mean loss, and the examples with their scores.
 
         `progress` takes the numbers of rows done and in all.
+
+        Raises:
+            NonFiniteOutputs: for such outputs of the model.
         """
         num_rows, done = len(self.features), 0
         outputs_of_rows: dict[str, list] = {}
@@ -76,15 +83,15 @@ class EvaluatedExamples:
         return means["loss"], scored
 
     def _check_finite(self, values: np.ndarray, rows: np.ndarray) -> None:
-        """Raises UserError for outputs `[rows, ...]` that are not finite."""
+        """Raises NonFiniteOutputs for some in `values` `[rows, ...]`."""
         finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         if not finite.all():
             row = rows[finite.argmin()]
             example = self.examples[self.features.example_numbers[row]]
-            raise UserError(
-                f"{example.location}: the model's outputs are not finite; its "
-                "numbers grow beyond the precision's range (float32 and "
-                "bfloat16 have more than float16)."
+            raise NonFiniteOutputs(
+                f"{example.location}: the model's outputs are not finite; it "
+                "has diverged, or its numbers grow beyond the precision's "
+                "range (float32 and bfloat16 have more than float16)."
             )
 
 

@@ -6,6 +6,7 @@ runner that has finished leaves `.work/result.json`.
 """
 
 import contextlib
+import errno
 import functools
 import hashlib
 import os
@@ -173,7 +174,11 @@ class BuildDirectory:
             try:
                 yield
             except OSError as error:
-                if not is_disk_full(error):
+                # The tokenizer is written to the temporary directory first.
+                elsewhere = error.filename and not os.path.abspath(
+                    error.filename
+                ).startswith(os.path.abspath(self.path))
+                if elsewhere or not is_disk_full(error):
                     raise
                 raise UserError(
                     f"{error.filename or self.path}: {error.strerror}; about "
@@ -261,12 +266,13 @@ class BuildDirectory:
             f"work, {_size(free)} are free."
         )
         needed = self._missing_bytes(plan)
-        require(
-            needed <= free,
-            f"{self.path} needs about {_size(needed)} while at work "
-            f"and has {_size(free)} free; choose another output directory, a "
-            "smaller dupe_factor or record_kind=dynamic.",
-        )
+        if needed > free:
+            # A full disk, by its status.
+            raise UserError(
+                f"{self.path} needs about {_size(needed)} while at work "
+                f"and has {_size(free)} free; choose another output directory, "
+                "a smaller dupe_factor or record_kind=dynamic."
+            ) from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _free_bytes(self) -> int | None:
         """Returns the free space, None where it is unknown."""

@@ -65,6 +65,13 @@ def test_a_row_that_cannot_be_a_model(monkeypatch, changes, message):
         model_class("own")
 
 
+def test_weights_have_no_name_of_a_head_elsewhere():
+    """By theirs, transformers would apply them to its pooled output."""
+    own = type("Own", (DenseHead,), {"head_name": "own"})
+    (row,) = own.weight_names
+    assert row == ("classifier", None, "own_classifier")
+
+
 def test_a_head_that_is_no_row():
     with pytest.raises(UserError, match="^head='spam' is not one of .*; did"):
         model_class("spam")

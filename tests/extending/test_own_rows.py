@@ -95,6 +95,11 @@ def test_a_module_adds_a_head_a_task_and_an_optimizer(
     error = run_program("export", f"--model_dir={model}", export).error
     assert "model='AlbertForMeanStates' is not one of" in error
     assert "needs --import" in error
+    of_model = (f"--model_dir={model}", f"--data_dir={tmp_path}")
+    error = run_program("evaluate", *of_model).error
+    assert "model='AlbertForMeanStates' is not one of" in error
+    error = run_program("evaluate", *of_model, "--task=mean_states").error
+    assert "should be one of" in error and "your own needs --import" in error
 
 
 def test_a_kind_of_ones_own_predicts_in_the_mode_of_its_class(
@@ -125,6 +130,7 @@ def test_modules_that_cannot_be_imported(tmp_path, monkeypatch):
         ("syntax_of_test", "x = 1\ny = = 2\n"),
         ("name_of_test", "x = 1\ny = absent\n"),
         ("needs_of_test", "import absent_of_test.part\n"),
+        ("fails_of_test", "assert not 1, 'a\\nb'\n"),
     ):
         (tmp_path / f"{name}.py").write_text(code)
     for name, message in (
@@ -136,6 +142,7 @@ def test_modules_that_cannot_be_imported(tmp_path, monkeypatch):
         ("syntax_of_test", "syntax_of_test.py:2: invalid syntax"),
         ("name_of_test", "name_of_test.py:2: NameError: name 'absent' is not"),
         ("needs_of_test", "needs_of_test.py:1: ModuleNotFoundError: No module"),
+        ("fails_of_test", "fails_of_test.py:1: AssertionError: a b"),
     ):
         error = run_program("count_parameters", f"--import={name}").error
         assert error.startswith(f"count_parameters: --import={name}: ")

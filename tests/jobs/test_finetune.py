@@ -837,6 +837,17 @@ def test_a_best_model_that_cannot_be_written_ends_the_run(
     assert [x["step"] for x in lines_of(tmp_path / "run", "eval")] == [2]
 
 
+def test_outputs_that_are_not_finite_are_a_diverged_run(
+    data_dir, pretrained, tmp_path
+):
+    """The update before the evaluation was too large, its gradient finite."""
+    settings = {"learning_rate": 1e36, "eval_steps": 1, "num_train_steps": 2}
+    with pytest.raises(RunStopped, match="at step 1: the run has d") as raised:
+        run(data_dir, pretrained, tmp_path / "run", **settings)
+    assert raised.value.exit_code == 17
+    assert "Lower --learning_rate" in str(raised.value)
+
+
 def test_early_stopping_ends_with_the_best(
     invented, wrong_dir, pretrained, tmp_path, capsys
 ):

@@ -253,16 +253,23 @@ class Head(ConfiguredLayer):
 class DenseHead(Head):
     """Dropout and one dense layer.
 
+    Its name in files begins with `head_name` where the class has no
+    `weight_names`: by that of other libraries' heads they would take the
+    weights, and apply them in their way.
+
     Attributes:
         width: of the dense layer; num_labels in heads that take labels.
         has_dropout: before the dense layer.
     """
 
-    weight_names: tuple[tuple[str, str | None, str], ...] = (
-        ("classifier", "output_*", "classifier"),
-    )
     width: int = 1
     has_dropout: bool = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not cls.weight_names:
+            name = f"{cls.head_name}_classifier"
+            cls.weight_names = (("classifier", None, name),)
 
     def __init__(
         self,

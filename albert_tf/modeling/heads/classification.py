@@ -17,6 +17,7 @@ from albert_tf.modeling.losses import (
 _CLASS = LabelledOutput(
     "logits", "label_ids", num_classes=lambda head, shape: head.num_labels
 )
+_CLASSIFIER = (("classifier", "output_*", "classifier"),)
 
 
 @serializable
@@ -26,6 +27,7 @@ class ClassificationHead(DenseHead):
     head_name = "classification"
     model_name = "AlbertForClassification"
     transformers_model = "AlbertForSequenceClassification"
+    weight_names = _CLASSIFIER
     reads = TEXT_VECTOR
     problem_type = "single_label_classification"
     labelled_outputs = (_CLASS,)
@@ -84,6 +86,7 @@ class RegressionHead(DenseHead):
     head_name = "regression"
     model_name = "AlbertForRegression"
     transformers_model = "AlbertForSequenceClassification"
+    weight_names = _CLASSIFIER
     reads = TEXT_VECTOR
     problem_type = "regression"
     outputs = ("predictions",)
@@ -116,6 +119,7 @@ class MultipleChoiceHead(DenseHead):
     head_name = "multiple_choice"
     model_name = "AlbertForMultipleChoice"
     transformers_model = "AlbertForMultipleChoice"
+    weight_names = _CLASSIFIER
     reads = TEXT_VECTOR
     labelled_outputs = (
         LabelledOutput(

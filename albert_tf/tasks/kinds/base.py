@@ -360,4 +360,8 @@ def metric_values(
     metrics: Mapping[str, Metric], gold: np.ndarray, predicted: np.ndarray
 ) -> dict[str, float]:
     """Returns the values of metrics by name."""
-    return {name: metric(gold, predicted) for name, metric in metrics.items()}
+    return {
+        # NumPy's numbers cannot be written as JSON.
+        name: float(metric(gold, predicted))
+        for name, metric in metrics.items()
+    }

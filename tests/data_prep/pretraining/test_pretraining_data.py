@@ -16,6 +16,7 @@ from build_helpers import digests, read_split, work_in_pieces
 
 from albert_tf.config import PretrainingDataConfig, UserError
 from albert_tf.io import files
+from albert_tf.text.tokenizer import SentencePieceTokenizer
 from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.reading import FileSurvey
 from data_prep.corpus.report import CorpusReport
@@ -262,8 +263,21 @@ def test_too_little_room_is_refused(build, monkeypatch, tmp_path):
     usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     message = r"out needs about \S+kB while at work and has 10\.0kB"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as error:
         build(record_kind="static")
+    assert files.is_disk_full(error.value)
+
+
+def test_a_full_temporary_directory_is_not_that_of_the_output(
+    build, monkeypatch
+):
+    def full(tokenizer, directory):
+        path = os.path.join(directory, "tokenizer.json")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr(SentencePieceTokenizer, "save", full)
+    with pytest.raises(OSError, match="tokenizer.json'$"):
+        build()
 
 
 def test_a_disk_that_gets_full_is_named(build, monkeypatch, tmp_path):

@@ -1,5 +1,6 @@
 """Classification of texts, and what all kinds that predict classes share."""
 
+import json
 import re
 
 import numpy as np
@@ -32,6 +33,12 @@ def test_labels_in_a_message():
     assert listed(["b", "a"]) == "b, a"
     assert listed(map(str, range(14)), 12).endswith("10, 11 and 2 others")
     assert listed(["a\nb", "c" * 99, "é"]) == f"'a\\nb', {'c' * 60}, é"
+
+
+def test_a_metric_may_be_a_number_of_numpy():
+    metrics = {"half": lambda gold, predicted: np.float32(0.5)}
+    found = KIND.compute_metrics(scored([0, 2], SCORES[:2]), metrics)
+    assert json.loads(json.dumps(found))["half"] == 0.5
 
 
 @pytest.mark.parametrize(

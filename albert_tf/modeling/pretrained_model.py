@@ -99,10 +99,13 @@ class PretrainedModel(FittableModel):
     def load_adapters(self, directory: str) -> None:
         """Adds the low-rank adapters (LoRA) in a directory, ours or PEFT's.
 
+        Prints a warning for ours that were trained on other weights.
+
         Raises:
             UserError: for adapters that do not fit the model.
         """
-        read_adapters(local_adapters(directory), self)
+        for line in read_adapters(local_adapters(directory), self):
+            print(line, flush=True)
 
     def export(
         self,

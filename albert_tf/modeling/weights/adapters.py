@@ -31,8 +31,9 @@ CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _ENCODER = "albert."
-# In the header of the file: the digest of what they adapt, with them added.
-_MERGED = "merged_sha256"
+# In the header of the file: digests of what they adapt, with them added and
+# without.
+_MERGED, _BASE = "merged_sha256", "base_sha256"
 # Settings of PEFT that change what an adapter computes, as they are here.
 _PLAIN = {
     "peft_type": "LORA",
@@ -119,11 +120,11 @@ def write_adapters(directory: str, model: keras.Model) -> None:
         "task_type": None,
         "base_model_name_or_path": None,
     }
-    metadata = {}
     adapted = [row for row in rows if row.adapted]
+    metadata = {_BASE: _digest(row.value(adapters=False) for row in adapted)}
     # Adapters begin with 0, which changes no weight.
     if any(keras.ops.any(row.adapted.lora_kernel_b) for row in adapted):
-        metadata[_MERGED] = _digest(adapted)
+        metadata[_MERGED] = _digest(row.value() for row in adapted)
     write_weights(os.path.join(directory, WEIGHTS_FILE), arrays, **metadata)
     write_json(os.path.join(directory, CONFIG_FILE), config)
 
@@ -154,19 +155,18 @@ def _trained(rows: list[NamedWeight]) -> tuple[list[NamedWeight], int, float]:
     return [*adapted, *whole], *sizes.pop()
 
 
-def _digest(rows: Iterable[NamedWeight]) -> str:
-    """Returns a digest of weights, their adapters added."""
+def _digest(values: Iterable[np.ndarray]) -> str:
     digest = hashlib.sha256()
-    for row in rows:
-        digest.update(row.value().tobytes())
+    for value in values:
+        digest.update(value.tobytes())
     return digest.hexdigest()
 
 
-def _merged_digest(path: str) -> str | None:
-    """Returns the digest in a file that `write_adapters` wrote, if any."""
+def _digests(path: str) -> dict[str, str]:
+    """Returns what is in a file's header, where `write_adapters` wrote it."""
     if not path.endswith(".safetensors"):
-        return None
-    return read_header(path, MAX_HEADER_BYTES)[1].get(_MERGED)
+        return {}
+    return read_header(path, MAX_HEADER_BYTES)[1]
 
 
 def _part(row: NamedWeight) -> str:
@@ -174,8 +174,11 @@ def _part(row: NamedWeight) -> str:
     return row.name.removeprefix(_ENCODER).split(".")[0]
 
 
-def read_adapters(directory: str, model: keras.Model) -> None:
+def read_adapters(directory: str, model: keras.Model) -> list[str]:
     """Adds the adapters in a directory to a model, and sets what else it holds.
+
+    Returns:
+        Lines for the log: whether they were trained on other weights.
 
     Raises:
         UserError: for adapters of another kind, that do not fit the model, or
@@ -207,10 +210,10 @@ def read_adapters(directory: str, model: keras.Model) -> None:
         not faults,
         f"{stored.source} does not fit the model: {listed(faults, '; ')}.",
     )
-    rows = [row for row, _ in adapters]
+    rows, recorded = [row for row, _ in adapters], _digests(stored.source)
+    base = _digest(row.value(adapters=False) for row in rows)
     require(
-        any(row.adapted for row in rows)
-        or _digest(rows) != _merged_digest(stored.source),
+        any(row.adapted for row in rows) or base != recorded.get(_MERGED),
         f"{directory}: the model's weights have these adapters already, as "
         "those in model/ of a run do; load them into the model that the run "
         "began with.",
@@ -223,6 +226,12 @@ def read_adapters(directory: str, model: keras.Model) -> None:
         layer.lora_alpha = alpha
         layer.lora_kernel_a.assign(stored.read(names[0]).T)
         layer.lora_kernel_b.assign(stored.read(names[1]).T)
+    if base == recorded.get(_BASE, base):
+        return []
+    return [
+        f"WARNING: {directory}: these adapters were trained on a model with "
+        "other weights than this one's, and may be of no use to it."
+    ]
 
 
 def _bare(name: str) -> str:

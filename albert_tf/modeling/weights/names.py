@@ -108,10 +108,10 @@ class NamedWeight:
         has_adapter = self.dense is not None and self.dense.lora_enabled
         return self.dense if has_adapter else None
 
-    def value(self) -> np.ndarray:
-        """Returns the value in files, float32, with its adapter if any."""
+    def value(self, *, adapters: bool = True) -> np.ndarray:
+        """Returns the value in files, float32, with `adapters` that it has."""
         value, layer = _float32(self.variable), self.adapted
-        if layer is not None:
+        if layer is not None and adapters:
             # Keras would add them in the layer's precision.
             delta = _float32(layer.lora_kernel_a) @ _float32(
                 layer.lora_kernel_b

@@ -53,6 +53,24 @@ def test_adapters_come_back_on_their_model(tmp_path, sharing):
     np.testing.assert_allclose(again(IDS)["logits"], model(IDS)["logits"])
 
 
+def test_adapters_of_other_weights_are_reported(tmp_path, capsys):
+    model, other = (AlbertForClassification(CONFIG, 3) for _ in range(2))
+    same = AlbertForClassification(CONFIG, 3)
+    same.set_weights(model.get_weights())
+    kernel = other.encoder.blocks[0].attention.query.kernel
+    kernel.assign(kernel + 1.0)
+    adapted(model).save_pretrained(str(tmp_path), adapters=True)
+    # Another head may be trained further: adapters bring their own.
+    same.classification.classifier.bias.assign([1.0, 2.0, 3.0])
+    same.load_adapters(str(tmp_path))
+    assert capsys.readouterr().out == ""
+    other.load_adapters(str(tmp_path))
+    assert capsys.readouterr().out == (
+        f"WARNING: {tmp_path}: these adapters were trained on a model with "
+        "other weights than this one's, and may be of no use to it.\n"
+    )
+
+
 def test_adapters_that_change_nothing_are_added_to_the_same_weights(tmp_path):
     model = AlbertModel(CONFIG)
     weights = model.get_weights()

@@ -284,4 +284,7 @@ def _table(header: str, rows: Iterable[tuple[str, Any]]) -> Iterator[str]:
 
 
 def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)
+    # Joiners are of the spelling in Persian and Hindi, and of emoji.
+    return "".join(
+        c if c.isprintable() or c in "\u200c\u200d" else " " for c in text
+    )

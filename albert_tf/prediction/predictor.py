@@ -5,9 +5,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.config import require
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     load_model_directory,
@@ -27,6 +29,9 @@ class Predictor(BasePredictor):
 
     `pooling` is that of embeddings; by default the one that the model was
     trained with, and else the mean.
+
+    Raises:
+        UserError: on another backend of Keras than TensorFlow.
     """
 
     def __init__(
@@ -35,6 +40,12 @@ class Predictor(BasePredictor):
         batch_size: int = 32,
         pooling: str = "",
     ) -> None:
+        backend = keras.backend.backend()
+        require(
+            backend == "tensorflow",
+            f"Predictor runs on Keras' TensorFlow backend, not on {backend}; "
+            "call the model itself there, or unset KERAS_BACKEND.",
+        )
         if not isinstance(loaded, LoadedModel):
             loaded = load_model_directory(os.fspath(loaded))
         self.loaded = loaded

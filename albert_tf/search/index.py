@@ -20,7 +20,7 @@ from albert_tf.search.words import WordIndex
 INDEX_FILE = "index.json"
 VECTORS, PASSAGES = "vectors.npy", "passages.jsonl"
 # A change of what the words of a text are changes it, too.
-FORMAT = 2
+FORMAT = 3
 # Questions that are given to the model together.
 _BATCH = 1024
 # Places of each ranking that are fused.

@@ -10,25 +10,12 @@ from typing import Any
 import numpy as np
 
 from albert_tf.io.json_files import read_json_list, write_json
-from albert_tf.text.character_class import CharacterClass
 from albert_tf.text.normalization import normalize
-from albert_tf.text.wordpiece import IDEOGRAPHS
+from albert_tf.text.terms import TERM, UNSPACED
 
 _COUNTS, _WORDS = "counts.npz", "words.json"
-# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Chinese
-# and Japanese; and Korean, whose particles stand at the word.
-_UNSPACED = CharacterClass(
-    IDEOGRAPHS.codes
-    | CharacterClass.parse(
-        """
-        E01-E3A E40-E4E E81-EBD EC0-ECD EDC-EDF 1000-103F 1050-108F 1780-17D3
-        3005-3007 3041-3096 309D-309F 30A1-30FA 30FC-30FF 31F0-31FF AC00-D7A3
-        2CEB0-323AF
-        """
-    ).codes
-).pattern
-_WORD = re.compile(rf"{_UNSPACED}|[^\W{_UNSPACED[1:-1]}]+")
-_PAIR = re.compile(f"(?=({_UNSPACED}{_UNSPACED}))")
+_WORD = re.compile(TERM)
+_PAIR = re.compile(f"(?=({UNSPACED}{UNSPACED}))")
 # BM25's saturation of repeated words, and by length, as in Lucene.
 _K1, _B = 1.2, 0.75
 
@@ -49,6 +36,8 @@ def _terms(text: str) -> list[str]:
 
 def _clean(text: str) -> str:
     text = normalize(text, do_lower_case=True, keep_accents=False)
+    # The final sigma: capitals have one sigma alone.
+    text = text.replace("ς", "σ")
     # Without accents that puts together the syllables of Korean.
     return unicodedata.normalize("NFC", text)
 

@@ -31,9 +31,11 @@ from albert_tf.text.tokenizer_json import (
     no_json_reason,
     sentencepiece_json,
 )
+from albert_tf.text.wordpiece import MARKS, SPACING_MARKS
 
-# A word that follows a space: its letters.
-_WORD = re.compile(rf"{SPACE}([^\W\d_]+)")
+# A word that follows a space: its letters and their marks.
+_MARKS = CharacterClass(MARKS.codes | SPACING_MARKS.codes).pattern
+_WORD = re.compile(rf"{SPACE}([^\W\d_]+(?:{_MARKS}+[^\W\d_]*)*)")
 
 # An unknown character's score below the lowest one, as in SentencePiece.
 _UNKNOWN_PENALTY = 10.0

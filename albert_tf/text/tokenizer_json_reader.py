@@ -385,6 +385,7 @@ def _checked_normalizers(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
         varying = "Precompiled"
         known += [
             *normalizers_of(b"", **uncased),
+            {"type": "NFC"},
             {"type": "Strip", "strip_left": True, "strip_right": True},
             _ONE_SPACE,
         ]

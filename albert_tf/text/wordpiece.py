@@ -52,6 +52,8 @@ CONTROL = CharacterClass(
 )
 # Characters that NFD splits off as accents.
 MARKS = CharacterClass(_BY_CATEGORY["Mn"])
+# Vowel signs of Devanagari, Tamil and the like.
+SPACING_MARKS = CharacterClass(_BY_CATEGORY["Mc"])
 
 # ASCII's $+<=>^`|~ too, which Unicode counts among the symbols.
 _PUNCTUATION = CharacterClass(

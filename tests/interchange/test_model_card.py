@@ -141,6 +141,14 @@ def test_a_head_of_ones_own(tiny_tokenizer, monkeypatch):
     assert r"--text=$'A query.\tA text.'" in text
 
 
+def test_joiners_of_labels_stay(tiny_tokenizer):
+    labels = ("می\u200cخواهم", "👨\u200d👩", "a\u202eb")
+    model = built("classification", labels=labels)
+    text = model_card(LoadedModel(model, tiny_tokenizer, 16), FACTS)
+    shown = ", ".join(f"`{label}`" for label in labels)
+    assert shown.replace("\u202e", " ") in text
+
+
 def test_a_head_that_transformers_lacks(tiny_tokenizer):
     model = built("classification", labels=("a", "b"), pooling="mean")
     text = model_card(LoadedModel(model, tiny_tokenizer, 16), FACTS)

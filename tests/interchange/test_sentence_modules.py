@@ -135,6 +135,10 @@ def test_texts_are_cut_where_they_are_there(encoder, name, key):
     edit_json(encoder, "config.json", albert_tf=section)
     own = find_initial_weights(encoder).description.max_seq_length
     assert own == (9 if key == "max_seq_length" else 14)
+    # The section of the model that it was made of: it had another head.
+    section = {"model": "AlbertForPretraining", "max_seq_length": 6}
+    edit_json(encoder, "config.json", albert_tf=section)
+    assert find_initial_weights(encoder).description.max_seq_length == 9
     path = pathlib.Path(encoder, "config.json")
     values = json.loads(path.read_text())
     del values["albert_tf"]

@@ -3,6 +3,7 @@
 import functools
 import re
 
+import keras
 import numpy as np
 import pandas
 import pytest
@@ -31,6 +32,12 @@ def predictor_of(tiny_tokenizer):
         return Predictor(LoadedModel(model, tiny_tokenizer, 256))
 
     return predictor
+
+
+def test_another_backend_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(UserError, match="^Predictor runs on .* not on jax; "):
+        Predictor(tmp_path)
 
 
 def test_several_predictors_log_no_warning(tiny_tokenizer, caplog):

@@ -64,7 +64,7 @@ def test_words_without_spaces_are_found(tmp_path, query, other, right, ranking):
 def test_an_index_of_an_earlier_version_is_refused(tmp_path):
     write(tmp_path / "index")
     path = tmp_path / "index" / "index.json"
-    path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
+    path.write_text(path.read_text().replace('"format": 3', '"format": 2'))
     with pytest.raises(UserError, match="of another version of this program"):
         Index.open(str(tmp_path / "index"))
 
@@ -162,7 +162,7 @@ def test_parts_of_two_indices_do_not_fit_each_other(tmp_path):
         Index.open(str(tmp_path / "index"))
 
 
-@pytest.mark.parametrize("content", ['{"format": 2}', '{"format": 2, "sha2'])
+@pytest.mark.parametrize("content", ['{"format": 3}', '{"format": 3, "sha2'])
 def test_a_damaged_record_of_an_index_is_refused(tmp_path, content):
     write(tmp_path / "index")
     (tmp_path / "index" / "index.json").write_text(content)

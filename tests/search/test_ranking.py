@@ -6,7 +6,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.neighbors import NearestNeighbors
 
 from albert_tf.search import ranking
-from albert_tf.search.words import WordIndex
+from albert_tf.search.words import WordIndex, words_of
 
 TEXTS = [
     "The sea is deep, and the sea is cold.",
@@ -50,6 +50,24 @@ def test_ranks_count_equally_near_vectors_as_nearer():
         "recall_at_1": pytest.approx(1 / 3),
         "recall_at_2": pytest.approx(2 / 3),
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("It's Été, 2 été.", ["it", "s", "ete", "2", "ete"]),
+        # Vowel signs are marks that are no letters; the virama is an accent.
+        ("मेरी किताब यहाँ है।", ["मेरी", "किताब", "यहाँ", "है"]),
+        ("தமிழ்", ["தமிழ"]),
+        # The last letter in capitals, and in the end of a word.
+        ("ΜΥΘΟΣ μύθος", ["μυθοσ", "μυθοσ"]),
+        ("我们 A1", ["我", "们", "a1"]),
+        ("บ้าน", ["บ", "า", "น"]),
+        ("학교", ["학", "교"]),
+    ],
+)
+def test_words_of_scripts(text, words):
+    assert words_of(text) == words
 
 
 @pytest.mark.parametrize("query", ["the cold sea sea", "land", "nothing"])

@@ -96,6 +96,8 @@ def test_words_become_pieces(make_model):
     tokenizer = SentencePieceTokenizer(make_model(scores))
     text = "Tab, ta-bat taé2 ta"
     assert tokenizer.words(text) == ["tab", "ta", "tae", "ta"]
+    # Vowel signs are marks.
+    assert tokenizer.words("किताब, ta") == ["किताब", "ta"]
     larger = tokenizer.with_words(["tab", "tabt", "caf"])
     new = tokenizer.vocab_size
     assert larger.pieces(range(new)) == tokenizer.pieces(range(new))

@@ -46,6 +46,12 @@ def test_texts_give_the_same_ids(tiny_tokenizer, sentences, lower, accents):
         assert ids == tokenizer.encode(text), text
 
 
+def test_syllables_of_korean_are_put_together_again(tiny_tokenizer):
+    """Each is nine bytes of NFKD, more than `Precompiled` looks up."""
+    cleaned = opened(tiny_tokenizer).normalizer.normalize_str("각 Été 한국")
+    assert cleaned == "각 ete 한국"
+
+
 @settings(deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs", "Cn"])))
 def test_clean_up_is_the_same(make_model, text):

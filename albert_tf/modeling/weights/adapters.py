@@ -208,7 +208,8 @@ def read_adapters(directory: str, model: keras.Model) -> list[str]:
     faults += [f"nothing here is called {name}" for name in left]
     require(
         not faults,
-        f"{stored.source} does not fit the model: {listed(faults, '; ')}.",
+        f"{stored.source} does not fit the model: {listed(faults, '; ')}. "
+        f"Adapters are of dense layers of the model; of others, {_MERGE}",
     )
     rows, recorded = [row for row, _ in adapters], _digests(stored.source)
     base = _digest(row.value(adapters=False) for row in rows)

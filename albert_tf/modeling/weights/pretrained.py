@@ -149,11 +149,7 @@ def read_model_files(directory: str) -> StoredModel:
     stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
     check_size(description.config, stored, path)
     stored = _with_segments_of_tokenizer(stored, description, directory)
-    description = _as_used_there(
-        _as_stored(description, stored),
-        directory,
-        is_ours="albert_tf" in values,
-    )
+    description = _as_used_there(_as_stored(description, stored), directory)
     origin = "model" if description.ours else "Hugging Face"
     return StoredModel(f"{origin} directory", description, stored, directory)
 
@@ -252,24 +248,26 @@ def _with_segments_of_tokenizer(
 
 
 def _as_used_there(
-    description: ModelDescription, directory: str, *, is_ours: bool
+    description: ModelDescription, directory: str
 ) -> ModelDescription:
     """Returns the description with what other files than the two say.
 
-    `is_ours`: whether config.json has a section of ours. The tokenizer beside
-    it cuts texts where the positions end, or where its default is.
+    The length of a section of ours is that of another job where the model has
+    another head by now, or other files of sentence-transformers.
     """
     options = {}
     if set(description.kinds) & {"AlbertModel", _EMBEDDING.model_name}:
         options = read_modules(directory)
     path = os.path.join(directory, _TOKENIZER_FILE)
-    lengths = [description.max_seq_length, read_length(directory)]
-    if files.isfile(path) and (options or not is_ours):
+    lengths = [read_length(directory)]
+    if files.isfile(path) and (options or not description.ours):
         lengths.append(read_json(path).get("model_max_length"))
-    description = dataclasses.replace(
-        description,
-        max_seq_length=min(n for n in lengths if type(n) is int and n >= 3),
-    )
+    numbers = [n for n in lengths if isinstance(n, int) and n >= 3]
+    if numbers:
+        limit = description.config.max_position_embeddings
+        description = dataclasses.replace(
+            description, max_seq_length=min(*numbers, limit)
+        )
     if not options:
         return description
     return dataclasses.replace(

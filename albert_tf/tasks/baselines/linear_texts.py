@@ -9,6 +9,7 @@ import numpy as np
 
 from albert_tf.config import require
 from albert_tf.tasks.kinds.base import Kind
+from albert_tf.text.terms import TERM
 
 # The limit for all classes together: 160 MB.
 _MAX_PARAMETERS = 20_000_000
@@ -95,7 +96,7 @@ def _fitted(
     vectorizer = TfidfVectorizer(
         ngram_range=(1, 2),
         sublinear_tf=True,
-        token_pattern=r"(?u)\b\w+\b|[^\w\s]",
+        token_pattern=rf"{TERM}|[^\w\s]",
         max_features=max(_MAX_PARAMETERS // parts, 1000),
     )
     vectorizer.fit(texts)

@@ -10,6 +10,7 @@ from albert_tf.tasks.examples import ChoiceExample, Question
 from albert_tf.tasks.kinds.base import Kind
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.tasks.kinds.span_answers import QuestionScores, best_threshold
+from albert_tf.text.terms import TERM
 
 # A sentence with the mark that ends it: before a blank and no small letter, or
 # of scripts without blanks.
@@ -78,9 +79,7 @@ def _weights(texts: Any) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     # Paragraphs and articles have many questions.
-    vectorizer = TfidfVectorizer(
-        token_pattern=r"(?u)\b\w+\b", sublinear_tf=True
-    )
+    vectorizer = TfidfVectorizer(token_pattern=TERM, sublinear_tf=True)
     return vectorizer.fit(dict.fromkeys(texts))
 
 

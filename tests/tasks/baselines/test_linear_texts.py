@@ -30,6 +30,17 @@ def test_single_texts():
     assert measures["majority_class_accuracy"] == 0.5
 
 
+def test_texts_without_spaces():
+    rng = np.random.default_rng(0)
+    signs = [chr(code) for code in range(0x4E00, 0x4E30)]
+    examples = []
+    for number in range(120):
+        text = rng.permutation([*rng.choice(signs, 9), "猫狗"[number % 2]])
+        examples.append(Example(("".join(text),), str(number % 2)))
+    measures = metrics_of("SST-2", examples[:80], examples[80:])
+    assert measures["accuracy"] > 0.9
+
+
 def pairs_alike_or_not(count):
     """The label is whether both texts have the same words."""
     rng = np.random.default_rng(0)

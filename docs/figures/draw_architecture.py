@@ -48,6 +48,7 @@ ROOMS = (
     (
         ("interchange", "formats, exports"),
         ("prediction", "texts to answers"),
+        ("search", "nearest texts"),
         ("serving", "requests in batches"),
     ),
     (

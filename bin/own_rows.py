@@ -48,6 +48,7 @@ def import_all(names: Iterable[str]) -> None:
     for name in names:
         try:
             importlib.import_module(name)
+        # A module may fail with any error: the line has its type and place.
         except Exception as error:
             raise UserError(
                 f"--{_FLAG}={name}: {_reason(name, error)}"

@@ -31,11 +31,10 @@ from albert_tf.text.tokenizer_json import (
     no_json_reason,
     sentencepiece_json,
 )
-from albert_tf.text.wordpiece import MARKS, SPACING_MARKS
+from albert_tf.text.wordpiece import WORD_MARKS
 
 # A word that follows a space: its letters and their marks.
-_MARKS = CharacterClass(MARKS.codes | SPACING_MARKS.codes).pattern
-_WORD = re.compile(rf"{SPACE}([^\W\d_]+(?:{_MARKS}+[^\W\d_]*)*)")
+_WORD = re.compile(rf"{SPACE}([^\W\d_]+(?:{WORD_MARKS.pattern}+[^\W\d_]*)*)")
 
 # An unknown character's score below the lowest one, as in SentencePiece.
 _UNKNOWN_PENALTY = 10.0

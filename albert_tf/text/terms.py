@@ -1,7 +1,7 @@
 """Words as search and simple models count them, in all scripts."""
 
 from albert_tf.text.character_class import CharacterClass
-from albert_tf.text.wordpiece import IDEOGRAPHS, MARKS, SPACING_MARKS
+from albert_tf.text.wordpiece import IDEOGRAPHS, WORD_MARKS
 
 # Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, Chinese
 # and Japanese; and Korean, whose particles stand at the word.
@@ -15,8 +15,7 @@ _UNSPACED = IDEOGRAPHS.codes.union(
     ).codes
 )
 UNSPACED = CharacterClass(_UNSPACED).pattern
-# \w lacks the vowel signs of Devanagari and the like.
-_MARKS = CharacterClass((MARKS.codes | SPACING_MARKS.codes) - _UNSPACED).pattern
+_MARKS = CharacterClass(WORD_MARKS.codes - _UNSPACED).pattern
 _LETTERS = rf"[^\W{UNSPACED[1:-1]}]"
 # A word, or a character of such a script, for `re`.
 TERM = rf"{UNSPACED}|{_LETTERS}+(?:{_MARKS}+{_LETTERS}*)*"

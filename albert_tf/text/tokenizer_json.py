@@ -284,9 +284,9 @@ def normalizers_of(
     if do_lower_case:
         steps.append(_LOWERCASE)
     if charsmap and not keep_accents:
-        # A `Precompiled` composes no syllable of more than five bytes. (It
-        # also drops marks; NFC of accents would reorder those of Hebrew.)
-        steps.append(_COMPOSE)
+        # A `Precompiled` composes nothing of more than five bytes, such as a
+        # syllable of Korean. With accents NFC would reorder those of Hebrew.
+        steps.append(COMPOSE)
     if charsmap:
         encoded = base64.b64encode(charsmap).decode("ascii")
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
@@ -335,7 +335,7 @@ _REPLACE_VERSION_DEPENDENT = replacement(
 )
 # Letter by letter, so that capital sigma is never the final one.
 _LOWERCASE = {"type": "Lowercase"}
-_COMPOSE = {"type": "NFC"}
+COMPOSE = {"type": "NFC"}
 
 
 def post_processor(specials: dict[str, int]) -> dict[str, Any]:

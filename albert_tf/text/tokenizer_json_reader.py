@@ -28,6 +28,7 @@ from albert_tf.text.tokenizer_base import (
     check_number_of_pieces,
 )
 from albert_tf.text.tokenizer_json import (
+    COMPOSE,
     DIGIT_COMMA_PENALTY,
     MERGED_COMMA,
     MODEL_SETTINGS,
@@ -385,11 +386,13 @@ def _checked_normalizers(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
         varying = "Precompiled"
         known += [
             *normalizers_of(b"", **uncased),
-            {"type": "NFC"},
             {"type": "Strip", "strip_left": True, "strip_right": True},
             _ONE_SPACE,
         ]
     steps = _flat_steps(values.get("normalizer"), "normalizers")
+    if {"NFKD", "Precompiled"} <= {step["type"] for step in steps}:
+        # It composes what a character map composes here after NFKD.
+        known.append(COMPOSE)
     for step in steps:
         is_clean = step["type"] == varying and step.get("clean_text", True)
         require(

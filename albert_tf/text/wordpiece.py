@@ -52,8 +52,8 @@ CONTROL = CharacterClass(
 )
 # Characters that NFD splits off as accents.
 MARKS = CharacterClass(_BY_CATEGORY["Mn"])
-# Vowel signs of Devanagari, Tamil and the like.
-SPACING_MARKS = CharacterClass(_BY_CATEGORY["Mc"])
+# These, and the vowel signs of Devanagari, Tamil and the like, which are no \w.
+WORD_MARKS = CharacterClass(MARKS.codes | _BY_CATEGORY["Mc"])
 
 # ASCII's $+<=>^`|~ too, which Unicode counts among the symbols.
 _PUNCTUATION = CharacterClass(

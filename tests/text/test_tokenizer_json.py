@@ -324,6 +324,12 @@ def nested(*steps):
             r"the normalizer {'type': 'NFKC'} is none of an ALBERT",
         ),
         (
+            "tiny",
+            # Marks that stay may be in another order then.
+            nested({"type": "NFC"}, {"type": "Lowercase"}),
+            r"the normalizer {'type': 'NFC'} is none of an ALBERT",
+        ),
+        (
             "wordpiece",
             nested({"type": "BertNormalizer", "clean_text": False}),
             r"the normalizer {'type': 'BertNorm",

@@ -163,7 +163,7 @@ def _digest(values: Iterable[np.ndarray]) -> str:
 
 
 def _digests(path: str) -> dict[str, str]:
-    """Returns what is in a file's header, where `write_adapters` wrote it."""
+    """Returns the digests that `write_adapters` put into a file's header."""
     if not path.endswith(".safetensors"):
         return {}
     return read_header(path, MAX_HEADER_BYTES)[1]

@@ -47,6 +47,8 @@ from bin import interrupts
 FLAGS = flags.FLAGS
 # absl's error for a value that is no row of a table that users add to.
 _UNKNOWN_ROW = re.compile("flag --(preset|sharing|task)=.*should be one of")
+# absl's error for a required flag that is not given.
+_MISSING = re.compile("(flag --[a-z_]+)=None: it is required.*")
 # Flags of this module are the program's: --helpshort lists them.
 flags.disclaim_key_flags()
 
@@ -186,7 +188,10 @@ def _parse(argv: Sequence[str]) -> list[str]:
     try:
         return FLAGS([argv[0], *map(_at_home, argv[1:])])
     except flags.Error as error:
-        lines = "; ".join(line.strip() for line in str(error).splitlines())
+        lines = "; ".join(
+            _MISSING.sub(r"\1 is required", line.strip()).rstrip(".")
+            for line in str(error).splitlines()
+        )
         hint = "--helpshort lists the flags"
         if "import" in FLAGS and _UNKNOWN_ROW.search(lines):
             hint += ", and a row of your own needs --import, with its module"

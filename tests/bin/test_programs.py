@@ -268,7 +268,10 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
         ),
         # Flags that absl refuses, or that go with others only.
         ("pretrain --trian_data=x", "Did you mean"),
-        ("finetune", "--data_dir=None: it is required"),
+        (
+            "finetune",
+            "flag --data_dir is required; flag --init_from is required",
+        ),
         ("baseline --data_dir=a", "--task is required; --columns alone is"),
         ("baseline --data_dir={t}/no --columns=text=a,label=b", "/no does not"),
         ("score --task=AX", r"CoLA\|SST-2\|MRPC"),

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 
 from absl import flags
 
+from albert_tf.config import markdown_table
 from albert_tf.io.directories import new_directory
 from benchmarks.made_tasks import MADE_TASKS, Row, divided, read_parts
 from benchmarks.question_tasks import (
@@ -151,11 +152,7 @@ def _finetune(name: str, data_dir: str, seed: int) -> None:
 
 def _table(names: Iterable[str]) -> str:
     """Returns the runs' models beside the simple models, in Markdown."""
-    lines = [
-        "| task, metric | median | each seed | simple model | difference of "
-        "the first seed, 95 % | minutes |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     above = 0
     for name in names:
         runs = [
@@ -178,9 +175,11 @@ def _table(names: Iterable[str]) -> str:
             ),
             f"{statistics.median(run['minutes'] for run in runs):.1f}",
         ]
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", f"Above the simple model: {above} of {len(lines) - 2}."]
-    return "\n".join(lines)
+        rows.append(cells)
+    header = ["task, metric", "median", "each seed", "simple model"]
+    header += ["difference of the first seed, 95 %", "minutes"]
+    table = markdown_table(header, rows)
+    return f"{table}\n\nAbove the simple model: {above} of {len(rows)}."
 
 
 def _comparison(run_dir: str) -> dict:

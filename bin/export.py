@@ -10,7 +10,7 @@ import sys
 
 from absl import flags
 
-from albert_tf.config import Log, shown_metric
+from albert_tf.config import Log, shown_metric, silent
 from albert_tf.tasks.base import Task
 from bin import command_line, own_rows, tasks
 
@@ -86,9 +86,7 @@ def main() -> None:
         columns = {"float32": _metrics(task, "float32", print)}
         if FLAGS.precision not in columns:
             # The lines on the examples are the same.
-            columns[FLAGS.precision] = _metrics(
-                task, FLAGS.precision, lambda line: None
-            )
+            columns[FLAGS.precision] = _metrics(task, FLAGS.precision, silent)
         print(command_line.metrics_table(columns))
         for precision, metrics in columns.items():
             origin[f"{FLAGS.task} dev, {precision}"] = ", ".join(

@@ -20,7 +20,7 @@ from typing import Any
 from absl import flags
 from tqdm import tqdm
 
-from albert_tf.config import UserError, lookup, require
+from albert_tf.config import UserError, lookup, require, silent
 from albert_tf.io import files
 from albert_tf.report.page import to_html, to_markdown
 from albert_tf.tasks.catalog import TASKS
@@ -199,7 +199,7 @@ def _check_paths() -> None:
         # Faults of its files would be found after hours of pretraining.
         task = TASKS[data.task]
         for split in ("train", *task.evaluated.values()):
-            task.read(directory, split, lambda line: None)
+            task.read(directory, split, silent)
     for name in ("input", "additional_input", "domain_input"):
         if paths := normalized(FLAGS[name].value):
             list_files(paths.split(","))

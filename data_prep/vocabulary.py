@@ -21,7 +21,7 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.config import Log, UserError, differences, require
+from albert_tf.config import Log, UserError, differences, require, silent
 from albert_tf.io import directories, files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.text.normalization import normalize, truncate_utf8
@@ -57,7 +57,7 @@ def train_vocabulary(
     sample_characters: int = 50_000_000,  # with 1.4 GB of memory
     character_coverage: float = 0.99995,
     source: str = "",
-    log: Log = lambda line: None,
+    log: Log = silent,
 ) -> dict[str, Any]:
     """Trains a vocabulary unless it exists already; returns its summary.
 

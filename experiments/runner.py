@@ -25,7 +25,7 @@ from albert_tf.io import files
 from albert_tf.io.locks import lock_inheritably, locked
 from experiments import ledger as states
 from experiments.ledger import Ledger
-from experiments.units import KINDS, OUTPUT, TEXT, Figures, Unit, in_order
+from experiments.units import KINDS, OUTPUT, TEXT, Figures, Job, Unit, in_order
 
 _POLL_SECONDS = 0.5
 _LOG = "log.txt"
@@ -178,9 +178,8 @@ class _Run:
         )
 
     def _process(self, unit: Unit, output: IO) -> subprocess.Popen:
-        command = KINDS[unit.kind].command(
-            unit, self._ledger.unit_directory, self._processes
-        )
+        job = Job(unit, self._ledger.unit_directory, self._processes)
+        command = KINDS[unit.kind].command(job)
         return self._children.start(
             [sys.executable, "-m", *command],
             stdin=subprocess.DEVNULL,
@@ -211,7 +210,8 @@ class _Run:
         seconds = time.monotonic() - run.started
         directory = self._ledger.unit_directory(run.unit)
         if status == 0:
-            figures = KINDS[run.unit.kind].figures(run.unit, directory)
+            job = Job(run.unit, self._ledger.unit_directory)
+            figures = KINDS[run.unit.kind].figures(job)
             self._check_text(run.unit, figures)
             self._ledger.mark_whole(run.unit)
             self._record(run.unit, states.FINISHED, figures, seconds)

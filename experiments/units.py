@@ -83,118 +83,123 @@ def _without_defaults(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @dataclasses.dataclass(frozen=True)
+class Job:
+    """A unit and its place.
+
+    Attributes:
+        unit: of which the job is.
+        directory: a function that returns the directory of each unit.
+        processes: that it may use.
+    """
+
+    unit: Unit
+    directory: Callable[[Unit], str]
+    processes: int = 1
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings of its unit."""
+        return self.unit.settings
+
+    def path(self, name: str) -> str:
+        """Returns the path of a file in its directory."""
+        return os.path.join(self.directory(self.unit), name)
+
+    def output(self, *path: str) -> str:
+        """Returns the path of its output, or of a part of it."""
+        return os.path.join(self.path(OUTPUT), *path)
+
+    def needed(self, role: str, *path: str) -> str:
+        """Returns the output, or a part of it, of a unit that it needs."""
+        return Job(self.unit.needs[role], self.directory).output(*path)
+
+
+@dataclasses.dataclass(frozen=True)
 class Kind:
     """A row of KINDS.
 
     Attributes:
-        command: module and arguments for a unit, a function of the directory
-            of each unit, and the number of processes that it may use.
+        command: the module and the arguments that run a unit.
         figures: what is read of its directory when it has ended well.
         packages: to be installed beside requirements.txt.
     """
 
-    command: Callable[[Unit, Callable[[Unit], str], int], list[str]]
-    figures: Callable[[Unit, str], Figures]
+    command: Callable[[Job], list[str]]
+    figures: Callable[[Job], Figures]
     packages: tuple[str, ...] = ()
 
 
-Directory = Callable[[Unit], str]
-
-
-def _no_figures(unit: Unit, directory: str) -> Figures:
+def _no_figures(job: Job) -> Figures:
     return {}
 
 
-def _output(directory: str) -> str:
-    return os.path.join(directory, OUTPUT)
+def _flags(job: Job, *names: str) -> list[str]:
+    """Returns settings as the flags of their names."""
+    return [f"--{name}={job.settings[name]}" for name in names]
 
 
-def _text_flags(unit: Unit) -> list[str]:
-    return [
-        f"--input={unit.settings['input']}",
-        f"--skip_header_lines={unit.settings['skip_header_lines']}",
-    ]
-
-
-def _vocabulary(unit: Unit, directory: Directory, processes: int) -> list[str]:
+def _vocabulary(job: Job) -> list[str]:
     return [
         "bin.train_vocab",
-        *_text_flags(unit),
-        f"--vocab_size={unit.settings['vocab_size']}",
-        f"--output_dir={_output(directory(unit))}",
+        *_flags(job, "input", "skip_header_lines", "vocab_size"),
+        f"--output_dir={job.output()}",
     ]
 
 
-def _vocabulary_figures(unit: Unit, directory: str) -> Figures:
-    summary = read_json(os.path.join(_output(directory), "vocab_summary.json"))
+def _vocabulary_figures(job: Job) -> Figures:
+    summary = read_json(job.output("vocab_summary.json"))
     return {TEXT: summary["settings"]["source"]}
 
 
-def _extension(unit: Unit, directory: Directory, processes: int) -> list[str]:
+def _extension(job: Job) -> list[str]:
     return [
         "bin.extend_vocab",
-        *_text_flags(unit),
-        f"--model_dir={_output(directory(unit.needs['pretraining']))}",
-        f"--num_new_tokens={unit.settings['num_new_tokens']}",
-        f"--output_dir={_output(directory(unit))}",
+        *_flags(job, "input", "skip_header_lines"),
+        f"--model_dir={job.needed('pretraining')}",
+        *_flags(job, "num_new_tokens"),
+        f"--output_dir={job.output()}",
     ]
 
 
-def _shards(unit: Unit, directory: Directory, processes: int) -> list[str]:
-    vocabulary = _output(directory(unit.needs["vocabulary"]))
+def _shards(job: Job) -> list[str]:
     return [
         "bin.build_pretraining_data",
-        *_text_flags(unit),
-        f"--tokenizer={vocabulary}",
-        f"--sentence_objective={unit.settings['sentence_objective']}",
-        f"--max_seq_length={unit.settings['max_seq_length']}",
-        f"--eval_fraction={unit.settings['eval_fraction']}",
-        f"--dupe_factor={unit.settings['dupe_factor']}",
-        f"--workers={processes}",
-        f"--output_dir={_output(directory(unit))}",
+        *_flags(job, "input", "skip_header_lines"),
+        f"--tokenizer={job.needed('vocabulary')}",
+        *_flags(job, "sentence_objective", "max_seq_length"),
+        *_flags(job, "eval_fraction", "dupe_factor"),
+        f"--workers={job.processes}",
+        f"--output_dir={job.output()}",
     ]
 
 
-def _shards_figures(unit: Unit, directory: str) -> Figures:
-    metadata = read_json(os.path.join(_output(directory), "metadata.json"))
+def _shards_figures(job: Job) -> Figures:
+    metadata = read_json(job.output("metadata.json"))
     return {TEXT: metadata["settings"]["inputs"]["train"]["sha256"]}
 
 
-def _settings(unit: Unit, directory: Directory) -> str:
+def _config_json(job: Job) -> str:
     """Writes the settings of a model as --config_json; returns the path."""
-    path = os.path.join(directory(unit), "settings.json")
-    write_json(path, {"job": "pretrain", "config": unit.settings["config"]})
+    path = job.path("settings.json")
+    write_json(path, {"job": "pretrain", "config": job.settings["config"]})
     return path
 
 
-def _pretraining(unit: Unit, directory: Directory, processes: int) -> list[str]:
-    shards = _output(directory(unit.needs["shards"]))
-    # A model that it continues: a run's, or one with an extended vocabulary.
-    start = [unit.needs["init_from"]] if "init_from" in unit.needs else []
-    weights = [unit.needs["weights"]] if "weights" in unit.needs else []
-    module = unit.settings.get("module")
-    return [
+def _pretraining(job: Job) -> list[str]:
+    command = [
         "bin.pretrain",
-        f"--config_json={_settings(unit, directory)}",
-        f"--train_data={shards}",
-        f"--eval_data={shards}",
-        *(f"--init_from={_output(directory(model))}" for model in start),
-        *(f"--masking_weights={_output(directory(file))}" for file in weights),
-        *([f"--import={module}"] if module else []),
-        f"--run_dir={_output(directory(unit))}",
+        f"--config_json={_config_json(job)}",
+        f"--train_data={job.needed('shards')}",
+        f"--eval_data={job.needed('shards')}",
     ]
-
-
-def _of_settings(
-    program: str, output: str, unit: Unit, directory: Directory, processes: int
-) -> list[str]:
-    """Returns the command of one of `programs`, for a model's settings."""
-    return [
-        f"experiments.programs.{program}",
-        _settings(unit, directory),
-        _output(directory(unit.needs["shards"])),
-        os.path.join(directory(unit), output),
-    ]
+    if "init_from" in job.unit.needs:
+        # A model that it continues: a run's, or one with a larger vocabulary.
+        command.append(f"--init_from={job.needed('init_from')}")
+    if "weights" in job.unit.needs:
+        command.append(f"--masking_weights={job.needed('weights')}")
+    if module := job.settings.get("module"):
+        command.append(f"--import={module}")
+    return [*command, f"--run_dir={job.output()}"]
 
 
 def pretraining_config(unit: Unit) -> PretrainConfig:
@@ -202,108 +207,110 @@ def pretraining_config(unit: Unit) -> PretrainConfig:
     return from_dict(PretrainConfig, unit.settings["config"], unit.name)
 
 
-def _pretraining_figures(unit: Unit, directory: str) -> Figures:
+def _pretraining_figures(job: Job) -> Figures:
     """Returns the last evaluation, the curve, arithmetic and rate."""
-    run_dir = _output(directory)
-    config = pretraining_config(unit)
     rates = [
         line["sequences_per_second"]
-        for line in log_lines(os.path.join(run_dir, TIMING_FILE))
+        for line in log_lines(job.output(TIMING_FILE))
         if "sequences_per_second" in line
     ]
     return {
-        "evaluation": result(run_dir),
+        "evaluation": result(job.output()),
         "curve": [
             {n: e[n] for n in ("step", "masked_lm_loss", "masked_lm_accuracy")}
-            for e in evaluations(run_dir)
+            for e in evaluations(job.output())
         ],
-        "flops": pretraining_flops(config),
+        "flops": pretraining_flops(pretraining_config(job.unit)),
         "sequences_per_second": statistics.median(rates),
     }
 
 
-def _finetuning(unit: Unit, directory: Directory, processes: int) -> list[str]:
-    model = _output(directory(unit.needs["pretraining"]))
+def _peer(job: Job) -> list[str]:
     return [
-        "bin.finetune",
-        f"--task={unit.settings['task']}",
-        f"--data_dir={unit.settings['data_dir']}",
-        f"--seed={unit.settings['seed']}",
-        f"--recipe={unit.settings['recipe']}",
-        "--noreport",
-        f"--init_from={os.path.join(model, 'model')}",
-        f"--run_dir={_output(directory(unit))}",
+        "experiments.programs.pretraining_peer",
+        _config_json(job),
+        job.needed("shards"),
+        job.output(),
     ]
 
 
-def _finetuning_figures(unit: Unit, directory: str) -> Figures:
-    run_dir = _output(directory)
-    baseline, _ = read_comparison(run_dir)
-    lines = log_lines(os.path.join(run_dir, METRICS_FILE))
-    steps = max(line["step"] for line in lines)
-    config = read_json(os.path.join(run_dir, "config.json"))["config"]
+def _finetuning(job: Job) -> list[str]:
+    return [
+        "bin.finetune",
+        *_flags(job, "task", "data_dir", "seed", "recipe"),
+        "--noreport",
+        f"--init_from={job.needed('pretraining', 'model')}",
+        f"--run_dir={job.output()}",
+    ]
+
+
+def _finetuning_figures(job: Job) -> Figures:
+    baseline, _ = read_comparison(job.output())
+    lines = log_lines(job.output(METRICS_FILE))
+    config = read_json(job.output("config.json"))["config"]
     return {
-        "evaluation": result(run_dir),
+        "evaluation": result(job.output()),
         "metric": config["training"]["best_metric"],
         # The recipe's, which may be another one in another version.
         "learning_rate": config["optimizer"]["learning_rate"],
         "baseline": baseline,
-        "steps": steps,
+        "steps": max(line["step"] for line in lines),
     }
 
 
-def _evaluation(unit: Unit, directory: Directory, processes: int) -> list[str]:
-    model = _output(directory(unit.needs["pretraining"]))
+def _evaluation(job: Job) -> list[str]:
     return [
         "bin.evaluate",
         "--task=pretraining",
-        f"--data_dir={_output(directory(unit.needs['shards']))}",
-        f"--model_dir={os.path.join(model, 'model')}",
-        f"--output_dir={_output(directory(unit))}",
+        f"--data_dir={job.needed('shards')}",
+        f"--model_dir={job.needed('pretraining', 'model')}",
+        f"--output_dir={job.output()}",
     ]
 
 
-def _evaluation_figures(unit: Unit, directory: str) -> Figures:
-    metrics = read_json(os.path.join(_output(directory), "metrics.json"))
-    return {"evaluation": metrics}
+def _evaluation_figures(job: Job) -> Figures:
+    return {"evaluation": read_json(job.output("metrics.json"))}
 
 
-def _measurement(unit: Unit, directory: Directory, processes: int) -> list[str]:
-    model = _output(directory(unit.needs["pretraining"]))
+def _measurement(job: Job) -> list[str]:
     return [
         "experiments.programs.measurements",
-        unit.settings["measure"],
-        os.path.join(model, "model"),
-        _output(directory(unit.needs["shards"])),
-        os.path.join(directory(unit), _MEASUREMENT),
+        job.settings["measure"],
+        job.needed("pretraining", "model"),
+        job.needed("shards"),
+        job.path(_MEASUREMENT),
     ]
 
 
-def _piece_errors(
-    unit: Unit, directory: Directory, processes: int
-) -> list[str]:
-    model = _output(directory(unit.needs["pretraining"]))
+def _initialization(job: Job) -> list[str]:
+    return [
+        "experiments.programs.initialization",
+        _config_json(job),
+        job.needed("shards"),
+        job.path(_MEASUREMENT),
+    ]
+
+
+def _measurement_figures(job: Job) -> Figures:
+    return read_json(job.path(_MEASUREMENT))
+
+
+def _piece_errors(job: Job) -> list[str]:
     return [
         "experiments.programs.piece_errors",
-        os.path.join(model, "model"),
-        _output(directory(unit.needs["shards"])),
-        _output(directory(unit)),
+        job.needed("pretraining", "model"),
+        job.needed("shards"),
+        job.output(),
     ]
 
 
-def _next_sentences(
-    unit: Unit, directory: Directory, processes: int
-) -> list[str]:
+def _next_sentences(job: Job) -> list[str]:
     return [
         "experiments.programs.next_sentences",
-        _output(directory(unit.needs["shards"])),
-        unit.settings["split"],
-        _output(directory(unit)),
+        job.needed("shards"),
+        job.settings["split"],
+        job.output(),
     ]
-
-
-def _measurement_figures(unit: Unit, directory: str) -> Figures:
-    return read_json(os.path.join(directory, _MEASUREMENT))
 
 
 KINDS: dict[str, Kind] = {
@@ -313,18 +320,11 @@ KINDS: dict[str, Kind] = {
     "next_sentences": Kind(_next_sentences, _no_figures),
     "pretraining": Kind(_pretraining, _pretraining_figures),
     "piece_errors": Kind(_piece_errors, _no_figures),
-    "peer": Kind(
-        functools.partial(_of_settings, "pretraining_peer", OUTPUT),
-        _pretraining_figures,
-        ("torch", "transformers"),
-    ),
+    "peer": Kind(_peer, _pretraining_figures, ("torch", "transformers")),
     "finetuning": Kind(_finetuning, _finetuning_figures),
     "evaluation": Kind(_evaluation, _evaluation_figures),
     "measurement": Kind(_measurement, _measurement_figures),
-    "initialization": Kind(
-        functools.partial(_of_settings, "initialization", _MEASUREMENT),
-        _measurement_figures,
-    ),
+    "initialization": Kind(_initialization, _measurement_figures),
 }
 
 

@@ -20,6 +20,7 @@ from albert_tf.analysis.probes import (
     source_probe,
 )
 from albert_tf.analysis.tag_probe import TaggedSentences, probe_tags
+from albert_tf.config import cut
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.report.figures import draw_grid, draw_lines
 from albert_tf.report.page import Figure, Page, Paragraph, Part, Section, Table
@@ -232,8 +233,8 @@ def _sentences(loaded: LoadedModel, texts: Texts, seed: int) -> Section:
     found, cosines = nearest(states, queries, 2)
     rows = [
         [
-            _cut(texts.texts[query]),
-            _cut(texts.texts[near]),
+            cut(texts.texts[query], _MAX_CHARACTERS),
+            cut(texts.texts[near], _MAX_CHARACTERS),
             f"{cosine:.2f}",
         ]
         for query, row, of_row in zip(queries, found, cosines, strict=True)
@@ -241,9 +242,3 @@ def _sentences(loaded: LoadedModel, texts: Texts, seed: int) -> Section:
     ]
     header = ["text", "nearest by mean state of the last layer", "cosine"]
     return Section("Neighbours of texts", [Table(header, rows)])
-
-
-def _cut(text: str) -> str:
-    if len(text) <= _MAX_CHARACTERS:
-        return text
-    return f"{text[: _MAX_CHARACTERS - 1]}…"

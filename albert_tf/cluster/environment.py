@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from albert_tf.config import markdown_table
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -120,8 +122,7 @@ def environment() -> dict[str, str]:
 
 def describe_environment() -> str:
     """Returns versions, system and hardware, as a table in Markdown."""
-    lines = [f"| {n} | {value} |" for n, value in environment().items()]
-    return "\n".join(["| | |", "|---|---|", *lines])
+    return markdown_table(["", ""], environment().items())
 
 
 def _device(device: "tf.config.PhysicalDevice") -> str:

@@ -21,10 +21,14 @@ from albert_tf.config.fields import (
 from albert_tf.config.messages import (
     Log,
     UserError,
+    cut,
     listed,
+    markdown_table,
+    optional_page,
     require,
     shown,
     shown_metric,
+    silent,
 )
 from albert_tf.config.model import (
     SHARING,

@@ -1,12 +1,17 @@
 """What users read: errors of one line, values and names in them, a log."""
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 # Takes a line for the user.
 Log = Callable[[str], None]
 # The longest name in a message, and the longest list of names.
 _NAME_CHARACTERS, _LIST_CHARACTERS = 60, 300
+
+
+def silent(line: str) -> None:
+    """Takes a line that is logged elsewhere, or by no one."""
 
 
 class UserError(ValueError):
@@ -28,6 +33,11 @@ def shown(value: Any) -> str:
     # Arrays and data frames have several lines.
     text = " ".join(repr(value).splitlines())
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def cut(text: str, most: int) -> str:
+    """Returns a text of at most so many characters, with an ellipsis if cut."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def shown_metric(value: float) -> str:
@@ -62,3 +72,39 @@ def listed(
     more = len(names) - len(parts)
     text = separator.join(parts)
     return f"{text} and {more} others" if more > 0 else text
+
+
+def markdown_table(
+    header: Sequence[Any],
+    rows: Iterable[Sequence[Any]],
+    are_numbers: Sequence[bool] = (),
+) -> str:
+    """Returns a table in Markdown; columns of numbers are right-aligned."""
+    marks = [
+        "---:" if n else "---" for n in are_numbers or [False] * len(header)
+    ]
+    return "\n".join(
+        f"| {' | '.join(map(_cell, row))} |" for row in (header, marks, *rows)
+    )
+
+
+def _cell(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+@contextlib.contextmanager
+def optional_page(path: str, log: Log, complete: str) -> Iterator[None]:
+    """Logs whatever fails while a page is written beside complete results.
+
+    Args:
+        path: of the page.
+        log: takes the warning.
+        complete: the results without it, such as "the model is complete".
+    """
+    try:
+        yield
+    except Exception as error:
+        log(
+            f"WARNING: {path} was not written "
+            f"({type(error).__name__}: {error}); {complete}."
+        )

@@ -10,6 +10,7 @@ from albert_tf.config import (
     FeatureConfig,
     Log,
     ModelConfig,
+    listed,
     lookup,
     override,
     require,
@@ -205,13 +206,13 @@ def _check_replaceable(to_path: str, to_format: str, overwrite: bool) -> None:
     others = sorted(set(names) - REPLACEABLE)
     require(
         not others,
-        f"{to_path} holds {', '.join(others[:3])}, which no conversion writes "
+        f"{to_path} holds {listed(others)}, which no conversion writes "
         "or replaces; move it, or choose another --to_path.",
     )
     require(
         not names or overwrite or format_at(to_path, names) == to_format,
         f"{to_path} exists and is not of the format {to_format}: "
-        f"{', '.join(names[:3])}. --overwrite replaces it.",
+        f"{listed(names)}. --overwrite replaces it.",
     )
 
 

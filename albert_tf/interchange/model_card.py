@@ -7,13 +7,13 @@ people.
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 
 from albert_tf import __version__
-from albert_tf.config import shown_metric
+from albert_tf.config import markdown_table, shown_metric
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.io.hub import SCHEME
 from albert_tf.modeling.heads.base import Head
@@ -209,7 +209,7 @@ def _description(loaded: LoadedModel) -> Iterator[str]:
         rows["pooling"] = config.pooling
     if loaded.labels:
         rows["labels"] = ", ".join(f"`{label}`" for label in loaded.labels)
-    yield from _table("| | |", rows.items())
+    yield from _table("", "", rows)
 
 
 def _training(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
@@ -224,7 +224,7 @@ def _training(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
     elif task:
         yield f"Fine-tuned{task}.\n"
     if facts.training:
-        yield from _table("| setting | value |", facts.training.items())
+        yield from _table("setting", "value", facts.training)
 
 
 def _evaluation(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
@@ -234,7 +234,7 @@ def _evaluation(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
     part = "the dev examples of " if loaded.task else ""
     yield f"On {part}{_data(loaded)}:\n"
     rows = {n: shown_metric(value) for n, value in facts.metrics.items()}
-    yield from _table("| metric | value |", rows.items())
+    yield from _table("metric", "value", rows)
     if loaded.task:
         yield (
             "The model is the best of its run on these examples, so that the "
@@ -275,12 +275,9 @@ def _usage(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
     )
 
 
-def _table(header: str, rows: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    lines = [header, "|---|---|"]
-    for name, value in rows:
-        cell = _printable(str(value)).replace("|", "&#124;")
-        lines.append(f"| {name} | {cell} |")
-    yield "\n".join(lines) + "\n"
+def _table(name: str, value: str, rows: Mapping[str, Any]) -> Iterator[str]:
+    cells = [(key, _printable(str(cell))) for key, cell in rows.items()]
+    yield markdown_table([name, value], cells) + "\n"
 
 
 def _printable(text: str) -> str:

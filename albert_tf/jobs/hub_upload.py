@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from albert_tf import __version__
-from albert_tf.config import Log, require
+from albert_tf.config import Log, listed, require
 from albert_tf.interchange.convert import converted
 from albert_tf.interchange.formats import FORMATS, REPLACEABLE
 from albert_tf.interchange.model_card import (
@@ -113,7 +113,7 @@ def _check(
     held = sorted(REPLACEABLE.intersection(found.names) - {CARD_FILE})
     require(
         overwrite or not held,
-        f"{model} holds {', '.join(held[:3])} already; --overwrite replaces "
+        f"{model} holds {listed(held)} already; --overwrite replaces "
         "the model there (its history keeps the old one).",
     )
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from albert_tf.config import Log
+from albert_tf.config import Log, optional_page
 from albert_tf.interchange.model_card import (
     CARD_FILE,
     CardFacts,
@@ -43,7 +43,7 @@ def write_card(run_dir: str, load: Callable[[], LoadedModel], log: Log) -> None:
     the run itself is complete.
     """
     path = os.path.join(run_dir, CARD_FILE)
-    try:
+    with optional_page(path, log, "the model is complete"):
         if files.isfile(path):
             with files.open(path, "r") as file:
                 if not is_unedited(file.read()):
@@ -55,11 +55,6 @@ def write_card(run_dir: str, load: Callable[[], LoadedModel], log: Log) -> None:
             **facts_of_run(run_dir),
         )
         files.write(path, model_card(load(), facts).encode())
-    except Exception as error:
-        log(
-            f"WARNING: {path} was not written "
-            f"({type(error).__name__}: {error}); the model is complete."
-        )
 
 
 def facts_of_run(run_dir: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 
-from albert_tf.config import Log, UserError, require
+from albert_tf.config import Log, UserError, require, silent
 from albert_tf.io import files
 from albert_tf.io.compression import open_plain
 from albert_tf.prediction.forms import Form, Input
@@ -79,7 +79,7 @@ def read_table(
         )
         checked = open_rows(path, log, reading, ending=ending)
         num = sum(1 for _ in checked.rows)
-        log = _silent
+        log = silent
         with open_plain(path) as file:
             mark = file.peek(3).startswith(codecs.BOM_UTF8)
     if ending == JSON_LINES:
@@ -93,10 +93,6 @@ def read_table(
     table = Table(path, ending, opened, quoting, mark)
     read = functools.partial(_inputs, table, columns, log)
     return Inputs(read, num or opened.num_rows, table)
-
-
-def _silent(line: str) -> None:
-    """Takes a line that was logged before."""
 
 
 def _inputs(

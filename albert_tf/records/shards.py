@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, listed, require
 from albert_tf.io import files, object_stores
 from albert_tf.io.json_files import read_json
 from albert_tf.records.shard_cache import ShardCache, ShardCopy
@@ -328,7 +328,7 @@ def _without_metadata(directory: str) -> str:
             "build writes beside its shards; copy it too, or import shards of "
             "google-research/albert by build_pretraining_data --import_shards."
         )
-    found = f"it has {', '.join(names[:3])}" if names else "it is empty"
+    found = f"it has {listed(names)}" if names else "it is empty"
     return (
         f"{directory} is not a directory of shards ({found}); make shards of "
         "text by build_pretraining_data --input=TEXT --output_dir=SHARDS, and "

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from albert_tf.config import cut
 from albert_tf.report.page import (
     Paragraph,
     Section,
@@ -92,22 +93,18 @@ def _row(prediction: Prediction) -> list[str]:
         answer = f"{answer:.5g}"
     shown = ["" if p is None else f"{p:.1%}" for p in _probabilities(fields)]
     where = os.path.basename(prediction.location)
-    sides = (_cut(str(side)) or "none" for side in (label, answer))
+    sides = (
+        cut(str(side), _MAX_CHARACTERS) or "none" for side in (label, answer)
+    )
     return [where, _text(fields), *sides, *shown]
 
 
 def _text(fields: Mapping[str, Any]) -> str:
     if "words" in fields:
-        return _cut(" ".join(fields["words"]))
+        return cut(" ".join(fields["words"]), _MAX_CHARACTERS)
     texts = fields.get("texts")
     if texts is None:
         names = ("text", "question", "context")
         texts = [fields[name] for name in names if name in fields]
         texts += fields.get("choices", [])
-    return " ‖ ".join(_cut(str(text)) for text in texts)
-
-
-def _cut(text: str) -> str:
-    if len(text) <= _MAX_CHARACTERS:
-        return text
-    return f"{text[: _MAX_CHARACTERS - 1]}…"
+    return " ‖ ".join(cut(str(text), _MAX_CHARACTERS) for text in texts)

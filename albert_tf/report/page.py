@@ -6,6 +6,7 @@ import html
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from albert_tf.config import markdown_table
 from albert_tf.text.normalization import replace_surrogates
 
 _STYLE = """
@@ -246,15 +247,9 @@ def _markdown_part(part: Part, save: Callable[[str, bytes], str]) -> str:
         case Code(text):
             return f"```\n{text}\n```"
         case Table(columns, rows, caption):
-            marks = ["---:" if n else "---" for n in _are_numbers(part)]
-            lines = [columns, marks, *rows]
-            table = "\n".join(f"| {' | '.join(map(_cell, r))} |" for r in lines)
+            table = markdown_table(columns, rows, _are_numbers(part))
             return f"{caption}\n\n{table}" if caption else table
         case Figure(png, caption, name):
             return f"![{caption}]({save(name, png)})\n\n{caption}"
         case MarkedText(words):
             return " ".join(f"{word} ({weight:+.2f})" for word, weight in words)
-
-
-def _cell(value: Any) -> str:
-    return str(value).replace("|", "\\|").replace("\n", " ")

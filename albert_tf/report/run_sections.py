@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.cluster.environment import environment, source_commit
-from albert_tf.config import Log, ModelConfig, to_dict
+from albert_tf.config import Log, ModelConfig, optional_page, to_dict
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json
 from albert_tf.report.figures import Line, draw_lines
@@ -35,15 +35,9 @@ def write_report(run_dir: str, make_page: Callable[[], Page], log: Log) -> None:
     Whatever fails is logged: the run itself is complete.
     """
     path = os.path.join(run_dir, REPORT_FILE)
-    try:
+    with optional_page(path, log, "the model is complete"):
         files.write(path, to_html(make_page()).encode())
-    except Exception as error:
-        log(
-            f"WARNING: {path} was not written "
-            f"({type(error).__name__}: {error}); the model is complete."
-        )
-        return
-    log(f"The report is in {path}.")
+        log(f"The report is in {path}.")
 
 
 def recorded_run(run_dir: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from albert_tf.config import Log, UserError, listed, require
+from albert_tf.config import Log, UserError, listed, require, silent
 from albert_tf.io import files, hub
 from albert_tf.io.json_files import read_json
 from albert_tf.rundir.run_directory import CONFIG
@@ -54,7 +54,7 @@ class RecordedDivision:
     def has_held_out(self, task: Task, data_dir: str) -> bool:
         """Returns whether a task's dev examples are those of the run."""
         try:
-            dev = task.read(data_dir, DEV, _silent)
+            dev = task.read(data_dir, DEV, silent)
         except UserError:
             # The run could not have read these data.
             return False
@@ -70,12 +70,8 @@ class RecordedDivision:
         divided = divided_as(task, self.held_out)
         if not self.has_held_out(divided, data_dir):
             return set()
-        train = divided.read(data_dir, TRAIN, _silent)
+        train = divided.read(data_dir, TRAIN, silent)
         return {example.location for example in train}
-
-
-def _silent(line: str) -> None:
-    """Takes a line that is logged elsewhere."""
 
 
 def divided_as_in_training(

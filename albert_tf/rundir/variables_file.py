@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, listed
 from albert_tf.io import files
 from albert_tf.io.safetensors_header import Tensor, make_header, read_header
 
@@ -128,9 +128,9 @@ def _refuse_others(
         elif found != needed[name]:
             faults.append(f"{name} is {found} and not {needed[name]}")
     if faults:
-        more = f"; and {len(faults) - 5} more" if len(faults) > 5 else ""
+        shown = listed(faults, 5, separator="; ", longest=None)
         raise UserError(
             f"{path} is a checkpoint of another model: "
-            f"{'; '.join(faults[:5])}{more}. Give the settings that it was "
+            f"{shown}. Give the settings that it was "
             "made with, or another --run_dir."
         )

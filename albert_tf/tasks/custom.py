@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from albert_tf.config import Log, UserError, require
+from albert_tf.config import Log, UserError, require, silent
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.formats.choice_rows import choice_examples
 from albert_tf.tasks.formats.column_inference import infer_columns
@@ -266,7 +266,7 @@ def _read_inferred(
         roles = infer_columns(rows, labelled=labelled, label=label, flags=flags)
     else:
         # Messages, and lists of bad rows, belong to its own reading.
-        of_training = read_rows(training, lambda line: None, reading)
+        of_training = read_rows(training, silent, reading)
         roles = infer_columns(of_training, label=label, flags=flags)
     return examples_of(rows, roles, labelled)
 
@@ -285,7 +285,7 @@ def _inferred_task(
 
     def columns(data_dir: str) -> list[str]:
         path = reader.path(data_dir, "train")
-        rows = read_rows(path, lambda line: None, reading)
+        rows = read_rows(path, silent, reading)
         roles = infer_columns(rows, label=label)
         return [f"{role}={n}" for role, names in roles.items() for n in names]
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from albert_tf.config import listed
 from albert_tf.tasks.kinds.base import Kind
 
 _MAX_NAMED = 5
@@ -34,16 +35,13 @@ def duplicates_line(
     found = duplicates(kind, train, held_out)
     if not found:
         return ""
-    named = ", ".join(
-        f"{_place(each)} = {_place(twin)}" for each, twin in found[:_MAX_NAMED]
-    )
-    others = len(found) - _MAX_NAMED
-    more = f" and {others} others" if others > 0 else ""
+    twins = [f"{_place(each)} = {_place(twin)}" for each, twin in found]
+    named = listed(twins, _MAX_NAMED, longest=None)
     return (
         f"WARNING: {len(found)} of {len(held_out)} {split} examples "
         f"({len(found) / len(held_out):.1%}) have a text that training "
         "has too, up to case and white space; the results on them say "
-        f"nothing about new texts. {named}{more}."
+        f"nothing about new texts. {named}."
     )
 
 

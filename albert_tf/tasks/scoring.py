@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
-from albert_tf.config import UserError, listed, require, shown
+from albert_tf.config import UserError, listed, require, shown, silent
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS, RaceFiles
 from albert_tf.tasks.examples import ChoiceExample, Example, Question
@@ -153,7 +153,7 @@ def _score_squad(
 def _score_glue(
     task: Task, reader: GlueFiles, gold: str, predictions: str
 ) -> Score:
-    examples = reader.read_file(gold, "dev", lambda line: None)
+    examples = reader.read_file(gold, "dev", silent)
     header, *rows = read_table(predictions, "expected GLUE's predictions.")
     require(
         header.fields == ["index", "prediction"],

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.config import Log, listed, require
+from albert_tf.config import Log, listed, require, silent
 from albert_tf.tasks.base import Task
 
 TRAIN, DEV = "train", "dev"
@@ -122,7 +122,7 @@ class HeldOut:
             )
             return self.reader.read(data_dir, split, log)
         # The messages on the file are logged once, with train.
-        inner_log = log if split == TRAIN else lambda line: None
+        inner_log = log if split == TRAIN else silent
         examples = self.reader.read(data_dir, TRAIN, inner_log)
         is_dev = divided(examples, self.split, self.labelled)
         found = {

@@ -24,7 +24,9 @@ from albert_tf.config import (
     given_settings,
     listed,
     lookup,
+    optional_page,
     require,
+    silent,
 )
 from albert_tf.io.json_files import write_json
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
@@ -92,7 +94,7 @@ def build_pretraining_data(
     runner_options: Sequence[str] = (),
     report: bool = False,
     progress: Progress = no_progress,
-    log: Log = lambda line: None,
+    log: Log = silent,
 ) -> dict[str, Any]:
     """Writes a shard directory and returns its metadata.
 
@@ -206,14 +208,11 @@ def _write_page(
 ) -> None:
     """Writes report.html; whatever fails is logged, since shards are whole."""
     path = os.path.join(directory.path, REPORT_FILE)
-    try:
-        with directory.files.replacing(path) as file:
-            file.write(to_html(make_page()).encode())
-    except Exception as error:
-        log(
-            f"Warning: {path} was not written ({type(error).__name__}: "
-            f"{error}); the shards are complete."
-        )
+    with (
+        optional_page(path, log, "the shards are complete"),
+        directory.files.replacing(path) as file,
+    ):
+        file.write(to_html(make_page()).encode())
 
 
 def _refuse_own_files(files: Sequence[CorpusFile], output_dir: str) -> None:

@@ -18,7 +18,7 @@ from experiments.estimate import hours_of, pretraining_flops
 from experiments.plan import Planner, TaskData, Text
 from experiments.scales import SCALES
 from experiments.tables import TABLES
-from experiments.units import KINDS, Unit, in_order, pretraining_config
+from experiments.units import KINDS, Job, Unit, in_order, pretraining_config
 
 TEXT = Text("books", 8, "more", "medical")
 TASKS = [TaskData("SST-2", "glue/SST-2"), TaskData("classification", "my/rows")]
@@ -218,9 +218,8 @@ def test_hard_examples_are_those_of_the_model_that_is_trained_on(tmp_path):
     weights = hard.needs["weights"]
     assert weights.needs["pretraining"].name == before.name
     (tmp_path / hard.name).mkdir()
-    command = KINDS["pretraining"].command(
-        hard, lambda unit: str(tmp_path / unit.name), 1
-    )
+    job = Job(hard, lambda unit: str(tmp_path / unit.name))
+    command = KINDS["pretraining"].command(job)
     path = tmp_path / weights.name / "output"
     assert f"--masking_weights={path}" in command
 
@@ -236,9 +235,8 @@ def test_longer_sequences_have_as_many_tokens_a_step(tmp_path):
     assert config.training.train_batch_size == 64 * 64 // 512
     assert local.needs["shards"].settings["max_seq_length"] == 512
     (tmp_path / local.name).mkdir()
-    command = KINDS["pretraining"].command(
-        local, lambda unit: str(tmp_path / unit.name), 1
-    )
+    job = Job(local, lambda unit: str(tmp_path / unit.name))
+    command = KINDS["pretraining"].command(job)
     assert "--import=experiments.local_attention" in command
 
 
@@ -349,7 +347,8 @@ def test_a_domain_without_enough_new_words_is_refused(tiny_tokenizer, tmp_path):
 def test_commands_name_the_model_to_begin_with():
     cell = cells("domain")["adaptation with new vocabulary", 1]
     extension = cell.pretraining.needs["init_from"]
-    assert KINDS["extension"].command(extension, lambda unit: unit.kind, 1) == [
+    job = Job(extension, lambda unit: unit.kind)
+    assert KINDS["extension"].command(job) == [
         "bin.extend_vocab",
         "--input=medical",
         "--skip_header_lines=0",

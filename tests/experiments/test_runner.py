@@ -29,12 +29,12 @@ def runs(directory):
 def kind(monkeypatch):
     monkeypatch.chdir(ROOT)
     fake = Kind(
-        command=lambda unit, directory, processes: [
+        command=lambda job: [
             "tests.experiments.unit_program",
-            unit.settings["does"],
-            directory(unit),
+            job.settings["does"],
+            job.path(""),
         ],
-        figures=lambda unit, directory: {"runs": runs(directory)},
+        figures=lambda job: {"runs": runs(job.path(""))},
     )
     monkeypatch.setitem(KINDS, "fake", fake)
     # These programs end at once.
@@ -135,12 +135,12 @@ def test_a_program_that_fails_ends_the_experiment(ledger):
 def text_kind(fingerprint):
     """Returns a kind of unit that makes a file of a text of that print."""
     return Kind(
-        command=lambda unit, directory, processes: [
+        command=lambda job: [
             "tests.experiments.unit_program",
             "write",
-            str(make_output(directory(unit))),
+            str(make_output(job.path(""))),
         ],
-        figures=lambda unit, directory: {"text": fingerprint},
+        figures=lambda job: {"text": fingerprint},
     )
 
 

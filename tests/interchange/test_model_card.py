@@ -165,7 +165,7 @@ def test_the_text(classifier):
     weights = f"{classifier.model.count_params():,}"
     for line in (
         f"| parameters | {weights} |",
-        "| labels | `bad`, `no&#124;t` |",
+        "| labels | `bad`, `no\\|t` |",
         "Fine-tuned on SST-2 from [albert/albert-base-v2]"
         "(https://huggingface.co/albert/albert-base-v2) (commit `0123abc`).",
         "| learning_rate | 1e-05 |",

@@ -122,8 +122,8 @@ def test_a_model_is_replaced_only_when_asked(server, run_dir):
         push(run_dir, head="none")
     assert str(caught.value) == (
         "hf://me/mood holds config.json, model.safetensors, spiece.model "
-        "already; --overwrite replaces the model there (its history keeps the "
-        "old one)."
+        "and 3 others already; --overwrite replaces the model there (its "
+        "history keeps the old one)."
     )
     assert server.repositories["me/mood"].refs["main"] == before
     push(run_dir, head="none", overwrite=True)

@@ -237,7 +237,7 @@ def test_a_checkpoint_of_another_model(tmp_path, variables):
     # It is no damage: nothing was set aside.
     assert checkpoints.steps() == [1, 2, 3]
     many = {f"layer/{n}": tf.Variable(0.0) for n in range(40)}
-    with pytest.raises(UserError, match="layer/4 is missing; and 38 more"):
+    with pytest.raises(UserError, match="layer/4 is missing and 38 others"):
         Checkpoints(str(tmp_path), many, 5).restore_latest()
 
 

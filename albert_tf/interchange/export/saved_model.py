@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import require
+from albert_tf.config import markdown_table, require
 from albert_tf.interchange.export.exported_model import (
     ExportedSignature,
     written_signatures,
@@ -274,11 +274,7 @@ def _readme(
             "Labels, in the order of the probabilities "
             f"(`assets/labels.json`): {listed}.",
         ]
-    lines += ["", "| | |", "|---|---|"]
-    lines += [
-        f"| {key} | {value.replace('|', '&#124;')} |"
-        for key, value in rows.items()
-    ]
+    lines += ["", markdown_table(["", ""], rows.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -286,10 +282,7 @@ def _signature_tables(
     module: ServingModule, signatures: Mapping[str, ExportedSignature]
 ) -> list[str]:
     """Returns lines on the signatures, and on the meanings of their outputs."""
-    lines = [
-        "| signature | purpose | inputs | outputs |",
-        "|---|---|---|---|",
-    ]
+    rows = []
     named: dict[str, None] = {}
     meanings: dict[str, str] = {}
     for head in module.graph.loaded.model.heads.values():
@@ -298,13 +291,16 @@ def _signature_tables(
         inputs, outputs = signatures[name].inputs, signatures[name].outputs
         named |= dict.fromkeys(outputs)
         meanings |= described.meanings
-        lines.append(
-            f"| `{name}` | {described.purpose} | {_tensors(inputs)} | "
-            f"{_tensors(outputs)} |"
-        )
-    lines += ["", "| output | meaning |", "|---|---|"]
-    lines += [f"| `{n}` | {meanings[n]} |" for n in named if n in meanings]
-    return lines
+        shapes = _tensors(inputs), _tensors(outputs)
+        rows.append((f"`{name}`", described.purpose, *shapes))
+    return [
+        markdown_table(["signature", "purpose", "inputs", "outputs"], rows),
+        "",
+        markdown_table(
+            ["output", "meaning"],
+            [(f"`{n}`", meanings[n]) for n in named if n in meanings],
+        ),
+    ]
 
 
 def _tensors(tensors: Mapping[str, tf.TensorSpec]) -> str:

@@ -32,7 +32,6 @@ from albert_tf.tasks.metrics.entities import (
     Tags,
     are_entity_tags,
     entity_counts,
-    entity_scores,
     entity_spans,
     entity_table,
     scores_of_counts,
@@ -252,12 +251,13 @@ class TokenClassification(ClassKind):
     ) -> dict[str, float]:
         """Returns the metrics, and those of a majority-class baseline.
 
-        Those are `entity_scores` and `majority_class_accuracy`, or of other
+        Those are scores of entities and `majority_class_accuracy`, or of other
         tags accuracy and macro F1.
         """
         if not are_entity_tags(set(scored.labels)):
             return super().compute_metrics(scored, _OF_TAGS)
-        scores = entity_scores(*_gold_and_predicted(scored))
+        counts = entity_counts(*_gold_and_predicted(scored)).sum(axis=0)
+        scores = scores_of_counts(*counts)
         return scores | super().compute_metrics(scored, {"accuracy": accuracy})
 
     def sampled_metric(

@@ -14,34 +14,12 @@ _OUTSIDE = "O"
 _ENTITY = re.compile("([BIES])-(.+)")
 
 
-def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
-    """Returns precision, recall and F1 of entities, as CoNLL-2003's script.
-
-    An entity is right when its type and both its ends are. Tags are IOB1,
-    IOB2 or BIOES, also mixed: `I-X` after `O` or another type begins an
-    entity, and so does `B-X` everywhere.
-
-    Returns:
-        `precision`, `recall` and `f1` of all entities, from 0 to 1, 0 if
-        undefined; and `accuracy`, the share of right tags. Only the latter
-        for tags without prefixes, such as parts of speech.
-    """
-    pairs = [
-        pair
-        for sentences in zip(gold, predicted, strict=True)
-        for pair in zip(*sentences, strict=True)
-    ]
-    accuracy = {"accuracy": sum(a == b for a, b in pairs) / len(pairs)}
-    if not are_entity_tags({tag for pair in pairs for tag in pair}):
-        return accuracy
-    counts = entity_counts(gold, predicted).sum(axis=0)
-    return scores_of_counts(*counts) | accuracy
-
-
 def entity_counts(gold: Tags, predicted: Tags) -> np.ndarray:
     """Returns the numbers of right, found and gold entities of sentences.
 
-    `[sentences, 3]`.
+    `[sentences, 3]`. As in CoNLL-2003's script an entity is right when its
+    type and both its ends are. Tags are IOB1, IOB2 or BIOES, also mixed: `I-X`
+    after `O` or another type begins an entity, and so does `B-X` everywhere.
     """
     sides = _entities(gold), _entities(predicted)
     counted = sides[0] & sides[1], sides[1], sides[0]
@@ -109,7 +87,10 @@ def entity_spans(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def scores_of_counts(right: int, found: int, gold: int) -> dict[str, float]:
-    """Returns precision, recall and F1 of numbers of entities."""
+    """Returns precision, recall and F1 of numbers of entities.
+
+    From 0 to 1, 0 if undefined.
+    """
     return {
         "precision": float(right / found) if found else 0.0,
         "recall": float(right / gold) if gold else 0.0,

@@ -17,7 +17,7 @@ from experiments.plan import Planner, Text
 from experiments.programs import initialization
 from experiments.scales import SCALES
 from experiments.tables import TABLES
-from experiments.units import KINDS, pretraining_config
+from experiments.units import KINDS, Job, pretraining_config
 
 
 def test_similarity_is_the_mean_cosine_of_different_tokens():
@@ -48,11 +48,12 @@ def measured(directory, shards_dir):
     for cell in cells:
         (unit,) = cell.units
         kind = KINDS["initialization"]
-        _, *arguments = kind.command(unit, directory, 1)
+        job = Job(unit, directory)
+        _, *arguments = kind.command(job)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(initialization, "DEPTHS", (1, 3))
             initialization.main(*arguments)
-        for row in kind.figures(unit, directory(unit))["depths"]:
+        for row in kind.figures(job)["depths"]:
             found[cell.row.name, row.pop("applications")] = row
     return (
         shards,

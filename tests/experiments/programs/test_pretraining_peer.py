@@ -18,7 +18,7 @@ from experiments.programs.transformers_albert import (
     albert_of_transformers,
     inputs_of_transformers,
 )
-from experiments.units import KINDS, Unit
+from experiments.units import KINDS, Job, Unit
 
 needs_transformers = pytest.mark.skipif(
     any(importlib.util.find_spec(p) is None for p in ("torch", "transformers")),
@@ -57,9 +57,10 @@ def test_a_peer_trains_and_has_a_curve(config, directory, monkeypatch):
     monkeypatch.setattr("torch.compile", lambda model: model)
     settings = {"config": to_dict(config)}
     unit = Unit("peer", settings, {"shards": Unit("shards", {})})
-    _, *arguments = KINDS["peer"].command(unit, directory, 1)
+    job = Job(unit, directory)
+    _, *arguments = KINDS["peer"].command(job)
     pretraining_peer.main(*arguments)
-    figures = KINDS["peer"].figures(unit, directory(unit))
+    figures = KINDS["peer"].figures(job)
     first, last = figures["curve"]
     assert [first["step"], last["step"]] == [3, 6]
     assert last["masked_lm_loss"] < first["masked_lm_loss"]

@@ -189,7 +189,7 @@ def test_files_describe_the_model(classifier, exported):
         "| truncation | a text after 20,000 bytes of UTF-8, an input after 24 "
         "tokens |",
         "| task | mood |",
-        "| command | `export &#124; all` |",
+        "| command | `export \\| all` |",
         f"fingerprint {fingerprint} |",
     ):
         assert line in text

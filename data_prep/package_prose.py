@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from albert_tf.config import require
+from albert_tf.io.workers import Workers
 from data_prep.docstring_prose import module_docstrings
-from data_prep.workers import Workers
 
 STDLIB = "stdlib"
 

@@ -1,12 +1,10 @@
 """Features of many examples: built in parallel, and cached."""
 
-import concurrent.futures
 import dataclasses
 import functools
 import hashlib
 import io
 import json
-import multiprocessing
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -16,7 +14,7 @@ import numpy as np
 
 from albert_tf.config import FeatureConfig, Log, UserError, to_dict
 from albert_tf.io import files
-from albert_tf.io.worker_signals import workers_without_interrupts
+from albert_tf.io.workers import Workers
 from albert_tf.tasks.features import Features, concatenated
 from albert_tf.tasks.kinds.base import Kind
 from albert_tf.text.tokenizer_base import MAX_UNKNOWN, Tokenizer
@@ -141,6 +139,7 @@ class FeatureBuilder:
 
     def _build_all(self, examples: Sequence[Any], training: bool) -> Features:
         build = functools.partial(
+            _features_of_chunks,
             self.kind.features,
             tokenizer=self.tokenizer,
             config=self.config,
@@ -153,15 +152,15 @@ class FeatureBuilder:
         ]
         workers = min(self.workers, len(chunks) // _MIN_CHUNKS)
         if workers < 2:
-            return concatenated([build(chunk) for chunk in chunks])
-        # TensorFlow's threads do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(workers, context) as pool:
-            # The tokenizer is sent to each process only once.
-            share = -(-len(chunks) // workers)
-            with workers_without_interrupts():
-                built = pool.map(build, chunks, chunksize=share)
-            return concatenated(list(built))
+            return build(chunks)
+        # The tokenizer is sent to each process only once.
+        size = -(-len(chunks) // workers)
+        shares = [
+            chunks[start : start + size]
+            for start in range(0, len(chunks), size)
+        ]
+        with Workers(workers) as pool:
+            return concatenated(list(pool.map(build, shares)))
 
     def _description(
         self, examples: Sequence[Any], training: bool
@@ -178,6 +177,14 @@ class FeatureBuilder:
             training,
             examples_digest(examples),
         ]
+
+
+def _features_of_chunks(
+    features: Callable[..., Features],
+    chunks: Sequence[Sequence[Any]],
+    **arguments: Any,
+) -> Features:
+    return concatenated([features(chunk, **arguments) for chunk in chunks])
 
 
 def cached(

@@ -24,7 +24,7 @@ from data_prep.corpus.markdown import clean_markdown_lines
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.text_files import HashedFile, OpenFile, open_text
-from data_prep.workers import Progress
+from data_prep.progress import Progress
 
 # A longer document is read in parts, so that memory stays bounded whatever
 # the corpus. War and Peace has 3.2 million characters.

@@ -16,6 +16,7 @@ from typing import Any
 from albert_tf.config import MaskingConfig, PretrainingDataConfig, require
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
+from albert_tf.io.workers import Workers
 from albert_tf.records.shards import ShardInfo, write_shard
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.corpus.duplicates import remove_duplicates
@@ -39,7 +40,7 @@ from data_prep.pretraining.record_parts import (
     shard_records,
     write_part,
 )
-from data_prep.workers import Progress, Workers
+from data_prep.progress import Progress
 
 
 class LocalRunner(contextlib.AbstractContextManager):

@@ -46,7 +46,7 @@ from data_prep.pretraining.build_report import REPORT_FILE, build_page
 from data_prep.pretraining.local_runner import LocalRunner
 from data_prep.pretraining.record_maker import DOCUMENT_TOKENS, num_slots
 from data_prep.pretraining.sources import TRAIN, list_inputs
-from data_prep.workers import Progress, no_progress
+from data_prep.progress import Progress, no_progress
 
 
 def _beam_runner(

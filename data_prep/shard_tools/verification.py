@@ -27,9 +27,9 @@ from albert_tf.records.shards import (
     read_metadata,
 )
 from albert_tf.records.tfrecord import read_records
+from data_prep.progress import Progress, no_progress
 from data_prep.shard_tools.record_checks import check_records, count_records
 from data_prep.shard_tools.record_rules import RecordRules, read_rules
-from data_prep.workers import Progress, no_progress
 
 # Records checked at a time: few enough for the work arrays to stay in a cache.
 _BATCH = 128

@@ -108,9 +108,8 @@ class PicklingPool:
     def __exit__(self, *_):
         pass
 
-    def map(self, function, chunks, chunksize):
-        assert chunksize > 0
-        return map(pickle.loads(pickle.dumps(function)), chunks)
+    def map(self, function, items):
+        return map(pickle.loads(pickle.dumps(function)), items)
 
 
 @pytest.mark.parametrize("kind", [Classification(), TokenClassification()])
@@ -121,7 +120,7 @@ def test_labels_of_a_model_are_sent_to_processes(
     examples = [kind.example((f"bada {n}",), n) for n in range(8)]
     task = Task("words", kind, Given(examples))
     monkeypatch.setattr(feature_building, "_CHUNK", 1)
-    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", PicklingPool)
+    monkeypatch.setattr(feature_building, "Workers", PicklingPool)
     found = [
         evaluate_task(
             ["a"],

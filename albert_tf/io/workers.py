@@ -1,33 +1,21 @@
-"""Worker processes that map a function over items, in order: `Workers`.
-
-Also the type of progress displays, which long jobs take: `Progress`.
-"""
+"""Worker processes that map a function over items, in order."""
 
 import concurrent.futures
 import contextlib
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from albert_tf.io.malloc import keep_freed_memory
-from albert_tf.io.worker_signals import workers_without_interrupts
 
 _KEPT_BYTES = 64_000_000
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-# `with progress(unit) as show: ... show(done, total, name=number, ...)`.
-Progress = Callable[[str], contextlib.AbstractContextManager[Callable]]
-
-
-def no_progress(unit: str) -> contextlib.AbstractContextManager[Callable]:
-    """Returns a progress display that shows nothing."""
-    del unit
-    return contextlib.nullcontext(lambda done, total=None, **beside: None)
 
 
 class Workers(contextlib.AbstractContextManager):
@@ -59,7 +47,7 @@ class Workers(contextlib.AbstractContextManager):
         waiting: deque[concurrent.futures.Future] = deque()
         for item in items:
             # It starts a process while there are fewer than `number`.
-            with workers_without_interrupts():
+            with _without_interrupts():
                 waiting.append(self._pool.submit(function, item))
             if len(waiting) > 2 * self._number:
                 yield waiting.popleft().result()
@@ -82,3 +70,17 @@ def _begin_worker() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Starts processes that never get SIGINT, which a terminal sends to all.
+
+    The process that starts them reports it, and gets one that comes within
+    the context at its end.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from data_prep.workers import Workers
+from albert_tf.io.workers import Workers
 
 PROGRAM = """
 import os, time
-from data_prep.workers import Workers
+from albert_tf.io.workers import Workers
 def pid(number):
     time.sleep(0.3)
     return os.getpid()

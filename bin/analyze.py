@@ -19,7 +19,7 @@ from absl import flags
 from albert_tf.config import require
 from albert_tf.io import files
 from albert_tf.tasks.kinds.token_classification import TokenClassification
-from bin import command_line, corpora, tasks
+from bin import command_line, corpora, own_rows, tasks
 
 FLAGS = flags.FLAGS
 
@@ -30,6 +30,7 @@ _MIN_WORDS = 8
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     flags.DEFINE_string(
         "model_dir", None, "Model or run directory, or a model on the hub."
     )

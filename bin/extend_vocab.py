@@ -6,12 +6,13 @@ python -m bin.extend_vocab --model_dir=runs/small --input='medical/*.txt' \\
 
 from absl import flags
 
-from bin import command_line, corpora
+from bin import command_line, corpora, own_rows
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     corpora.define_flags()
     flags.DEFINE_string(
         "model_dir", None, "Model or run directory to extend a copy of."

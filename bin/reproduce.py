@@ -286,9 +286,10 @@ def _write(results: dict[str, TableResults], ledger: Ledger) -> None:
     ):
         files.write(os.path.join(FLAGS.run_dir, name), content.encode())
     lines = ledger.write_lines()
+    report_path = os.path.join(FLAGS.run_dir, "report")
     print(
-        f"Written: {os.path.join(FLAGS.run_dir, 'report.html')}, {lines}"
-        f"{_diverged(results, ledger)}"
+        f"Written: {report_path}.html, {report_path}.md with its pictures, "
+        f"{lines}{_diverged(results, ledger)}"
     )
 
 
@@ -299,8 +300,8 @@ def _diverged(results: dict[str, TableResults], ledger: Ledger) -> str:
     if not counts[DIVERGED]:
         return ""
     return (
-        f"; {counts[DIVERGED]} jobs diverged, and {counts[SKIPPED]} that need "
-        "them were not run"
+        f"; diverged: {counts[DIVERGED]}, and not run since they need these: "
+        f"{counts[SKIPPED]}"
     )
 
 

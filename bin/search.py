@@ -40,7 +40,7 @@ from albert_tf.tasks.formats.rows import (
     ending_of,
 )
 from albert_tf.tasks.formats.tables import MARK, decoded_lines, stored_lines
-from bin import command_line, corpora
+from bin import command_line, corpora, own_rows
 
 if TYPE_CHECKING:
     from albert_tf.search.embedder import Embedder
@@ -51,6 +51,7 @@ _RECALL_CUTOFFS = (1, 10)
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     corpora.define_flags("index_texts")
     corpora.define_passage_flags()
     flags.DEFINE_string("index_dir", None, "Index to write or to search.")

@@ -18,7 +18,7 @@ from absl import flags
 
 from albert_tf.config import ServingConfig, UserError, require
 from albert_tf.search.index import Index
-from bin import command_line
+from bin import command_line, own_rows
 
 FLAGS = flags.FLAGS
 
@@ -27,6 +27,7 @@ _UNREAD_MILLISECONDS = 30_000
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     flags.DEFINE_string(
         "export_dir", None, "<export_dir> of bin.export, or <export_dir>/<n>."
     )

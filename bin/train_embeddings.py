@@ -21,7 +21,7 @@ from albert_tf.config import (
     require,
 )
 from albert_tf.rundir.run_results import title
-from bin import command_line, corpora, tasks, training_programs
+from bin import command_line, corpora, own_rows, tasks, training_programs
 
 if TYPE_CHECKING:
     from albert_tf.modeling.weights.pretrained import StoredModel
@@ -30,6 +30,7 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
+    own_rows.define_flag()
     corpora.define_flags()
     corpora.define_passage_flags()
     flags.DEFINE_string(

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
+from albert_tf.config import listed, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from experiments.units import TEXT, Figures, Unit
@@ -21,6 +22,12 @@ from experiments.units import TEXT, Figures, Unit
 FINISHED, DIVERGED = "finished", "diverged"
 # A unit whose needs diverged.
 SKIPPED = "not run"
+# What is read of an entry.
+_READ = (
+    *("unit", "kind", "status", "settings", "figures"),
+    *("seconds", "finished", "processor", "versions"),
+)
+_ADVICE = "Remove this record, and its job runs again."
 _PACKAGES = ("tensorflow", "keras", "numpy")
 # Marks a unit's directory as whole.
 _WHOLE = "whole"
@@ -48,7 +55,7 @@ class Ledger:
     def entry(self, unit: Unit) -> dict[str, Any] | None:
         """Returns what is recorded of a unit; None: it has not ended."""
         path = self._path(unit)
-        return read_json(path) if files.isfile(path) else None
+        return _read(path) if files.isfile(path) else None
 
     def figures(self, unit: Unit) -> Figures | None:
         """Returns a unit's figures; None: it has not ended, or not well."""
@@ -100,7 +107,7 @@ class Ledger:
         results = os.path.join(self.directory, "results")
         names = files.listdir(results) if files.isdir(results) else []
         found = [
-            read_json(os.path.join(results, name))
+            _read(os.path.join(results, name))
             for name in names
             if name.endswith(".json")
         ]
@@ -129,6 +136,14 @@ class Ledger:
         lines = (json.dumps(entry) + "\n" for entry in self.entries())
         files.write(path, "".join(lines).encode())
         return path
+
+
+def _read(path: str) -> dict[str, Any]:
+    """Returns an entry; raises UserError for a damaged one."""
+    entry = read_json(path, advice=_ADVICE)
+    missing = [name for name in _READ if name not in entry]
+    require(not missing, f"{path} has no {listed(missing)}. {_ADVICE}")
+    return entry
 
 
 def _circumstances() -> dict[str, Any]:

@@ -129,14 +129,7 @@ _PLOTS = (
 def report(
     results: Mapping[str, TableResults], caption: str, ledger: Ledger
 ) -> Page:
-    """Returns the page of these tables by name; `caption` is the scale's.
-
-    The scale's first sentence and the machine are in every caption, too, since
-    figures are shown alone.
-    """
-    scale = caption.partition(". ")[0].rstrip(".")
-    known = filter(None, (scale, _computers(ledger)))
-    place = f"{'; '.join(known)}."
+    """Returns the page of these tables by name; `caption` is the scale's."""
     return Page(
         "Tables, measured",
         [
@@ -155,8 +148,19 @@ def report(
                 "files may be a single one."
             ),
         ],
-        [_section(name, found, place) for name, found in results.items()],
+        [
+            _section(name, found, _place(found, caption, ledger))
+            for name, found in results.items()
+        ],
     )
+
+
+def _place(results: TableResults, caption: str, ledger: Ledger) -> str:
+    """Returns scale and machine for every caption, since figures go alone."""
+    scale = caption.partition(". ")[0].rstrip(".")
+    if any(row.own for row in results.table.rows):
+        scale = "Each row has settings of its own (results.jsonl)"
+    return f"{'; '.join(filter(None, (scale, _computers(ledger))))}."
 
 
 def _expected_by_chance(results: Mapping[str, TableResults]) -> str:

@@ -19,7 +19,7 @@ from typing import IO
 from tqdm import tqdm
 
 from albert_tf.cluster.children import Children, exit_status
-from albert_tf.cluster.stops import DIVERGED
+from albert_tf.cluster.stops import DIVERGED, WRITING_FAILED
 from albert_tf.config import Log, UserError
 from albert_tf.io import files
 from albert_tf.io.locks import lock_inheritably, locked
@@ -223,8 +223,15 @@ class _Run:
         else:
             path = os.path.join(directory, _LOG)
             with open(path, errors="replace") as file:
-                self._log("".join(file.readlines()[-5:]).rstrip())
-            self._log(f"{run.unit.name} failed with status {status}: {path}")
+                last = "".join(file.readlines()[-5:]).rstrip()
+            if last:
+                self._log(last)
+            # On a full disk its log has no line on that.
+            full = " (writing failed: a full disk, most likely)"
+            reason = full if status == WRITING_FAILED else ""
+            self._log(
+                f"{run.unit.name} failed with status {status}{reason}: {path}"
+            )
             raise UnitError(status)
 
     def _check_text(self, unit: Unit, figures: Figures) -> None:

@@ -85,7 +85,8 @@ _TRAINING = "{steps:,} steps of {batch:,} sequences of {length} tokens"
 _SMALL = (
     "{width} wide and {layers} layers for the paper's 768 and 12, "
     f"{_TRAINING}. "
-    "All rows have the optimizer, the initial weights and the schedule of the "
+    "Except where a table compares recipes (recipe, initialization, peers), "
+    "all rows have the optimizer, the initial weights and the schedule of the "
     "preset {preset}, with which models of this size learn; LAMB with the "
     "paper's do not. They differ in nothing but what the table varies."
 )

@@ -146,8 +146,9 @@ def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
                 return
 
         def write(content: bytes) -> None:
-            os.pwrite(descriptor, content, 0)
-            os.ftruncate(descriptor, len(content))
+            with files.naming(path, path):
+                os.pwrite(descriptor, content, 0)
+                os.ftruncate(descriptor, len(content))
 
         before = _content(descriptor)
         same_host = _holder(before).get("host") == socket.gethostname()

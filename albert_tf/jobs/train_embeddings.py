@@ -192,25 +192,21 @@ def _split_pairs(
             f"{left_out} pairs are left out: another one has their first or "
             "second text, which would count as a wrong answer."
         )
-    _require_pairs(train_pairs, held_out, len(documents), count)
+    expected = (
+        "rows (see --held_out_fraction)"
+        if settings.pairs == "columns"
+        else "documents of two passages or more (see --document_separator, "
+        "--passage_tokens and --held_out_fraction)"
+    )
+    for name, found in (("learned", train_pairs), ("held-out", held_out)):
+        require(
+            bool(found),
+            f"There are no {name} pairs in {len(documents)} "
+            f"{expected.split()[0]}, of which {count} are held out; expected "
+            f"more {expected}.",
+        )
     limit = config.training.max_eval_steps * config.training.eval_batch_size
     return train_pairs, held_out[: limit or None]
-
-
-def _require_pairs(
-    learned: Sequence[TextPair],
-    held_out: Sequence[TextPair],
-    num_documents: int,
-    num_held_out: int,
-) -> None:
-    for name, pairs in (("learned", learned), ("held-out", held_out)):
-        require(
-            bool(pairs),
-            f"There are no {name} pairs in {num_documents} documents, of "
-            f"which {num_held_out} are held out; expected more documents of "
-            "two passages or more (see --document_separator, --passage_tokens "
-            "and --held_out_fraction).",
-        )
 
 
 def _batches(

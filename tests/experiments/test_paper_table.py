@@ -231,7 +231,7 @@ def test_the_last_line_has_the_number_of_diverged_jobs(tmp_path):
         break
     flags = ("--table=dropout", "--task_data=MRPC:m", "--report")
     done = reproduce(tmp_path, *flags)
-    last = "; 1 jobs diverged, and 1 that need them were not run"
+    last = "; diverged: 1, and not run since they need these: 1"
     assert done.stdout.splitlines()[-1].endswith(f"results.jsonl{last}")
     assert (
         "with dropout diverged (1 of 1 seeds)"

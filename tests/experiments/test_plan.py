@@ -54,7 +54,7 @@ def test_a_caption_has_the_numbers_of_the_scale():
     )
     assert mini.caption.startswith(
         "Scale mini: 256 wide and 5 layers for the paper's 768 and 12, 7,000 "
-        "steps of 64 sequences of 64 tokens. All rows "
+        "steps of 64 sequences of 64 tokens. Except where "
     )
     assert SCALES["paper"].caption == (
         "Scale paper: the paper's own settings, 125,000 steps of 4,096 "

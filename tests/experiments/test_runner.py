@@ -12,6 +12,7 @@ import time
 import pytest
 
 from albert_tf.cluster.stops import DIVERGED
+from albert_tf.config import UserError
 from albert_tf.io.locks import lock_inheritably
 from experiments import runner
 from experiments.ledger import Ledger
@@ -78,6 +79,31 @@ def test_what_is_recorded_is_not_run_again(ledger):
     run([unit("a")], ledger)
     assert run([unit("a")], ledger) == []
     assert ledger.figures(unit("a")) == {"runs": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [("{", "is not valid JSON"), ('{"unit": "a"}', "has no kind, status, ")],
+)
+def test_a_damaged_entry_is_named(ledger, content, fault):
+    run([unit("a")], ledger)
+    path = pathlib.Path(ledger.directory, "results", f"{unit('a').name}.json")
+    path.write_text(content)
+    message = rf"^{path} {fault}.* Remove this record, and its job runs again."
+    with pytest.raises(UserError, match=message):
+        list(ledger.entries())
+
+
+def test_a_failure_of_writing_is_named(ledger):
+    lines = []
+    full = unit("a", does="74")
+    with pytest.raises(UnitError):
+        run_units([full], ledger, 1, lines.append)
+    *_, last = lines
+    assert last.startswith(
+        f"{full.name} failed with status 74 (writing failed: a full disk, most "
+        "likely): "
+    )
 
 
 def test_what_was_deleted_is_made_again_when_it_is_needed(ledger):

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from program_runner import run_program
+from absl import flags
+from program_runner import new_flags, run_program
 from training_fixtures import random_model
 
 from albert_tf.config import FeatureConfig
@@ -121,6 +122,40 @@ def test_a_kind_of_ones_own_predicts_in_the_mode_of_its_class(
     assert [line["label"] for line in lines] == expected
     error = run_program("predict", *flags, "--mode=rate", *texts).error
     assert "classification by the mean state, which is --mode=clas" in error
+
+
+# Flags that name a model, of whatever class.
+MODELS = {"model_dir", "init_from", "from_path"}
+
+
+@pytest.mark.parametrize(
+    "program", sorted(path.stem for path in (ROOT / "bin").glob("*.py"))
+)
+def test_programs_that_read_models_know_rows_of_ones_own(program):
+    module = importlib.import_module(f"bin.{program}")
+    if not hasattr(module, "main"):
+        return
+    with new_flags():
+        module.define_flags()
+        defined = set(flags.FLAGS)
+    assert "import" in defined or not MODELS & defined
+
+
+@pytest.mark.slow
+def test_a_model_of_ones_own_is_indexed(own_rows, tiny_tokenizer, tmp_path):
+    importlib.import_module(own_rows)
+    save_model_directory(
+        *(f"{tmp_path}/model", random_model("mean_state"), tiny_tokenizer),
+        max_seq_length=24,
+    )
+    (tmp_path / "texts.txt").write_text("\n\n".join(TEXTS))
+    of_index = f"--index_dir={tmp_path}/index", f"--model_dir={tmp_path}/model"
+    done = run_program(
+        *("search", f"--import={own_rows}", *of_index),
+        *(f"--index_texts={tmp_path}/texts.txt", "--query=fine"),
+    )
+    assert done.status == 0, done.error
+    assert "it is fine" in done.stdout
 
 
 def test_modules_that_cannot_be_imported(tmp_path, monkeypatch):

@@ -76,8 +76,9 @@ def test_a_full_disk_leaves_no_lock(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(OSError, match="No space"), locked(tmp_path):
+    with pytest.raises(OSError, match="No space") as error, locked(tmp_path):
         pass
+    assert error.value.filename == f"{tmp_path}/lock"
     assert os.listdir(tmp_path) == []
 
 

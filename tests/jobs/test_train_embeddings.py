@@ -121,3 +121,9 @@ def test_settings_that_do_not_fit_are_refused(
 def test_documents_of_one_passage_have_no_pairs(pretrained, tmp_path):
     with pytest.raises(UserError, match="no learned pairs in 3 documents"):
         run([["a"], ["b"], ["c"]], pretrained, tmp_path)
+    message = (
+        r"no learned pairs in 1 rows, of which 1 are held out; expected more "
+        r"rows \(see --held_out_fraction\)\.$"
+    )
+    with pytest.raises(UserError, match=message):
+        run([["a", "b"]], pretrained, tmp_path, pairs="columns")

@@ -126,11 +126,10 @@ def _save_in_new_version(
     """
     os.makedirs(export_dir, exist_ok=True)
     # A server ignores names that are no numbers.
+    path = os.path.abspath(os.path.join(export_dir, "export"))
     with (
-        directories.new_directory(
-            os.path.join(export_dir, "export"), shared=True
-        ) as temporary,
-        files.naming(_version_path(export_dir, version), temporary),
+        files.naming(_version_path(export_dir, version), path),
+        directories.new_directory(path, shared=True) as temporary,
     ):
         save(temporary)
         flush_files(temporary)

@@ -18,7 +18,13 @@ def define_flags() -> None:
         "vocab_size", 30000, "Number of pieces.", lower_bound=20
     )
     flags.DEFINE_bool("do_lower_case", True, "Lower-case every text.")
-    flags.DEFINE_bool("keep_accents", False, "Keep accents.")
+    flags.DEFINE_bool(
+        "keep_accents",
+        False,
+        "Keep accents, and the marks of scripts whose words differ by them: "
+        "vowel signs and tone marks of Thai, viramas of Hindi, points of "
+        "Hebrew.",
+    )
     flags.DEFINE_float(
         "character_coverage",
         0.99995,

@@ -16,6 +16,8 @@ import re
 import subprocess
 import sys
 import time
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -24,7 +26,7 @@ from sentencepiece import sentencepiece_model_pb2
 from albert_tf.config import Log, UserError, differences, require, silent
 from albert_tf.io import directories, files
 from albert_tf.io.json_files import read_json, write_json
-from albert_tf.text.normalization import normalize, truncate_utf8
+from albert_tf.text.normalization import COMBINING, normalize, truncate_utf8
 from albert_tf.text.tokenizer import SentencePieceTokenizer
 
 SUMMARY_FILE = "vocab_summary.json"
@@ -36,6 +38,9 @@ USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 
 # SentencePiece leaves out longer lines, so they are split before.
 _MAX_SENTENCE_BYTES = 4192
+
+# Marks in a byte of text above which they are no rare accents.
+_MAX_MARKS = 0.002
 
 # Memory of a sentence beside that of its characters, in characters.
 _SENTENCE_COST = 10
@@ -93,9 +98,10 @@ def train_vocabulary(
     if finished is not None:
         return finished
     counts = {"lines": 0, "empty_lines": 0, "sentences": 0, "bytes": 0}
+    marks: Counter[str] = Counter()
     with directories.new_directory(output_dir) as directory:
         sample = _sample(
-            _sentences(lines, counts, clean_up),
+            _sentences(lines, counts, marks, clean_up),
             input_sentence_size,
             sample_characters,
             seed,
@@ -104,6 +110,8 @@ def train_vocabulary(
             f"Training on {len(sample)} of {counts['sentences']} sentences, "
             f"{sum(map(len, sample))} characters."
         )
+        if line := _marks_warning(marks, counts["bytes"]):
+            log(line)
         model_bytes = _train(sample, vocab_size, character_coverage, log)
         tokenizer = SentencePieceTokenizer(model_bytes, **clean_up)
         summary = {
@@ -155,12 +163,39 @@ def _finished_summary(
     return summary
 
 
+def _marks_warning(marks: Counter[str], num_bytes: int) -> str:
+    """Returns a warning where a script's marks are dropped as accents.
+
+    Composed letters, such as those of French and Vietnamese, do not count.
+    """
+    number = marks.total()
+    if number <= _MAX_MARKS * num_bytes:
+        return ""
+    mark, _ = marks.most_common(1)[0]
+    name = unicodedata.name(mark, f"U+{ord(mark):04X}")
+    return (
+        f"WARNING: {number:,} marks, most often {name}, are dropped as accents "
+        "are. In some scripts (Indic ones, Thai, pointed Hebrew) words differ "
+        "by them: --keep_accents keeps them."
+    )
+
+
 def _sentences(
-    lines: Iterable[str], counts: dict[str, int], clean_up: dict[str, bool]
+    lines: Iterable[str],
+    counts: dict[str, int],
+    marks: Counter[str],
+    clean_up: dict[str, bool],
 ) -> Iterator[str]:
-    """Yields clean sentences of bounded length; adds to `counts`."""
+    """Yields clean sentences of bounded length; adds to `counts`.
+
+    `marks` counts the dropped ones that are no part of a composed letter.
+    """
     for line in lines:
         counts["lines"] += 1
+        if not (clean_up["keep_accents"] or line.isascii()):
+            composed = unicodedata.normalize("NFC", line)
+            if COMBINING.sub("", composed) != composed:
+                marks.update(c for c in composed if c in COMBINING)
         text = normalize(line, **clean_up)
         counts["empty_lines"] += not text
         for sentence in _split_long(text):

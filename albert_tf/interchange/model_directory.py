@@ -171,8 +171,9 @@ def load_fitting_tokenizer(path: str, config: ModelConfig) -> Tokenizer:
     require(
         lacking == 0,
         f"{path}: the tokenizer has {tokenizer.vocab_size} pieces and the "
-        f"model vocab_size={config.vocab_size}; use the tokenizer that the "
-        "model was trained with.",
+        f"model vocab_size={config.vocab_size}, where as many are expected, or "
+        f"up to {_MAX_PADDING - 1} more in a multiple of 8; use the tokenizer "
+        "that the model was trained with.",
     )
     return tokenizer
 

@@ -85,8 +85,11 @@ class FeatureBuilder:
                 f"{len(features.truncated)} of {len(examples)} examples were "
                 f"truncated to {limits} (first: {first})."
             )
-        if training and (line := self._unknown_line(examples, features)):
-            self.log(line)
+        if training:
+            clean_up = self.tokenizer.clean_up_warning()
+            for line in (clean_up, self._unknown_line(examples, features)):
+                if line:
+                    self.log(line)
         kind = self.kind
         for warning in kind.feature_warnings(examples, features, self.config):
             self.log(warning)

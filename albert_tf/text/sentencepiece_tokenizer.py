@@ -186,6 +186,11 @@ class SentencePieceTokenizer(Tokenizer):
         cleaned = self.added.clean(text)
         return _WORD.findall(self._processor.normalize(cleaned))
 
+    def is_lost(self, piece: str) -> bool:
+        """Returns whether the clean-up leaves no text that has this piece."""
+        text = piece.replace(SPACE, " ").strip()
+        return normalize(text, **self.settings) != text
+
     def with_words(self, words: Iterable[str]) -> "SentencePieceTokenizer":
         """Returns a tokenizer with one more piece for each of these words.
 

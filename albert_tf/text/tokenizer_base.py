@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from albert_tf.config import require
+from albert_tf.config import listed, require, shown
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
 from albert_tf.text.sequences import (
@@ -35,6 +35,8 @@ MAX_VOCABULARY_BYTES = 16 << 20
 MAX_PIECES = 1_000_000
 # Share of unknown tokens above which a vocabulary does not fit a text.
 MAX_UNKNOWN = 0.02
+# The largest share of pieces that a clean-up may keep from all texts.
+_MAX_LOST = 0.02
 
 # The role of every special piece, under Hugging Face's names.
 SENTENCEPIECE_SPECIALS = {
@@ -218,6 +220,10 @@ class Tokenizer(abc.ABC):
         """Returns the words of a text after the clean-up, of letters only."""
 
     @abc.abstractmethod
+    def is_lost(self, piece: str) -> bool:
+        """Returns whether the clean-up leaves no text that has this piece."""
+
+    @abc.abstractmethod
     def with_words(self, words: Iterable[str]) -> Self:
         """Returns a tokenizer with one more piece for each of these words.
 
@@ -309,6 +315,23 @@ class Tokenizer(abc.ABC):
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns the piece of each id."""
         return [self._pieces[int(i)] for i in ids]
+
+    def clean_up_warning(self) -> str:
+        """Returns a warning on a vocabulary that was made for another clean-up.
+
+        Empty if nearly all of its pieces occur in texts after this one.
+        """
+        pieces = self.pieces(self.replacement_ids)
+        lost = [piece for piece in pieces if self.is_lost(piece)]
+        if len(lost) <= _MAX_LOST * len(pieces):
+            return ""
+        return (
+            f"WARNING: {len(lost)} of the vocabulary's {len(pieces)} pieces, "
+            f"such as {shown(max(lost, key=len))}, occur in no text after its "
+            f"clean-up ({listed(f'{n}={v}' for n, v in self.settings.items())}"
+            f"). A cased vocabulary needs a {CONFIG_FILE} with "
+            '{"do_lower_case": false, "keep_accents": true} beside it.'
+        )
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text."""

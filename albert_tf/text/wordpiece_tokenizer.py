@@ -144,6 +144,11 @@ class WordPieceTokenizer(Tokenizer):
             if word.isalpha()
         ]
 
+    def is_lost(self, piece: str) -> bool:
+        """Returns whether the clean-up leaves no text that has this piece."""
+        text = piece.removeprefix(wordpiece.CONTINUATION)
+        return "".join(wordpiece.split_words(text, **self.settings)) != text
+
     def with_words(self, words: Iterable[str]) -> "WordPieceTokenizer":
         """Returns a tokenizer with one more piece for each of these words."""
         settings: dict[str, Any] = self.settings

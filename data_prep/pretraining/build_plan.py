@@ -159,6 +159,7 @@ def make_plan(
         warnings=[
             *notes,
             *_undivided(surveys),
+            *filter(None, [tokenizer.clean_up_warning()]),
             *build_warnings(estimate, config, forms, sample, tokenizer),
             *sentence_end_warnings(sample, splitter, config),
         ],

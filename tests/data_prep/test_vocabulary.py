@@ -207,6 +207,35 @@ def test_the_sample_is_bounded_in_characters(tmp_path, sentences):
         assert re.search(rf"^\d+ s: {stage}", "\n".join(said), re.M)
 
 
+@pytest.mark.parametrize(
+    ("keep_accents", "text", "number"),
+    [
+        (False, "कर्म ज़मीन", 2),
+        # Decomposed here, as some files are: accents of composed letters.
+        (False, "cafe\u0301 mu\u0308de", 0),
+        (True, "कर्म ज़मीन", 0),
+    ],
+)
+def test_marks_by_which_words_differ_are_warned_of(
+    keep_accents, text, number, tmp_path, sentences
+):
+    log = []
+    train_vocabulary(
+        [*sentences, *[text] * 100],
+        tmp_path / "vocab",
+        vocab_size=90,
+        keep_accents=keep_accents,
+        log=log.append,
+    )
+    warnings = [line for line in log if line.startswith("WARNING")]
+    expected = (
+        f"WARNING: {100 * number} marks, most often DEVANAGARI SIGN VIRAMA, "
+        "are dropped as accents are. In some scripts (Indic ones, Thai, "
+        "pointed Hebrew) words differ by them: --keep_accents keeps them."
+    )
+    assert warnings == ([expected] if number else [])
+
+
 def test_a_killed_trainer_is_one_line(tmp_path, sentences, monkeypatch):
     killed = "import os; os.kill(os.getpid(), 9)"
     monkeypatch.setattr(vocabulary, "_TRAINER", killed)

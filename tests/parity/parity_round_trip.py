@@ -51,6 +51,8 @@ LABELS = {
     "AlbertForClassification": ["bad", "good", "neither"],
     "AlbertForTokenClassification": ["O", "B-PER", "I-PER"],
 }
+# Words with several pieces, with numbers, and without a letter.
+WORDS = ["of", "Bread", ",", "1,000", "woodbread"]
 # Their class for each of ours, the class that comes back, and our names of the
 # outputs of theirs.
 COUNTERPARTS = {
@@ -429,4 +431,30 @@ def test_tokens_that_were_added_in_our_directory(saved, record_difference):
         "probabilities of a text with an added token",
         difference(list(found.probabilities.values()), expected),
         BOUND,
+    )
+
+
+def test_tags_of_words(saved):
+    """The lines of docs/interchange.md give the tags of our prediction."""
+    _, directory = saved("AlbertForTokenClassification")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(
+        directory
+    )
+    inputs = tokenizer(WORDS, is_split_into_words=True, return_tensors="pt")
+    logits = theirs(**inputs).logits[0]
+    numbers = inputs.word_ids()
+    first = {n: i for i, n in reversed([*enumerate(numbers)]) if n is not None}
+    rows = logits[[first[n] for n in sorted(first)]]
+    tags = [theirs.config.id2label[i] for i in rows.argmax(-1).tolist()]
+    (ours,) = Predictor(directory).predict(
+        TokenClassification(), [" ".join(WORDS)]
+    )
+    assert ours.fields["words"] == WORDS
+    assert ours.fields["prediction"] == tags
+    # Tags of random models are alike.
+    np.testing.assert_allclose(
+        ours.fields["probabilities"],
+        rows.softmax(-1).amax(-1).detach(),
+        rtol=BOUND,
     )

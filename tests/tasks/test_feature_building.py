@@ -22,6 +22,7 @@ from albert_tf.tasks.feature_building import (
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
+from albert_tf.text.tokenizer_base import Tokenizer
 
 EXAMPLES = [
     Example(("the of", "and"), "yes", "a.tsv:2"),
@@ -182,7 +183,7 @@ def test_warnings_are_logged(builder, logged):
     )
 
 
-def test_texts_that_the_vocabulary_does_not_know(builder, logged):
+def test_texts_that_the_vocabulary_does_not_know(builder, logged, monkeypatch):
     strange = Example(("the of 字 字",), "yes", "a.tsv:7")
     known = [EXAMPLES[0]] * 2
     features = builder.build([*known, strange], training=True)
@@ -194,6 +195,12 @@ def test_texts_that_the_vocabulary_does_not_know(builder, logged):
         "from a model whose vocabulary knows the text: this one extended by "
         "bin.extend_vocab, or another."
     ]
+    logged.clear()
+    line = "WARNING: half of the pieces"
+    monkeypatch.setattr(Tokenizer, "clean_up_warning", lambda self: line)
+    builder.build(known, training=True)
+    assert logged == [line]
+    monkeypatch.undo()
     logged.clear()
     builder.build([*known, strange], training=False)
     builder.build([*known * 30, strange], training=True)

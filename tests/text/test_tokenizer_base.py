@@ -1,7 +1,9 @@
 """What tokenizers of both kinds have in common."""
 
+import os
 import pickle
 import re
+import string
 
 import pytest
 
@@ -115,3 +117,26 @@ def test_save_and_load(kind, cased, wordpiece_pieces, tmp_path, place):
     # What transformers 5 writes alone.
     files.remove(f"{directory}/{name}")
     assert load_tokenizer(directory).settings == cased.settings
+
+
+def test_a_cased_vocabulary_that_is_lower_cased_is_warned_of(
+    kind, cased, tmp_path
+):
+    words = [f"Haus{letter}" for letter in string.ascii_lowercase]
+    larger = cased.with_words(words)
+    assert not larger.clean_up_warning()
+    larger.save(tmp_path)
+    os.remove(tmp_path / "tokenizer_config.json")
+    os.remove(tmp_path / "tokenizer.json")
+    loaded = load_tokenizer(tmp_path)
+    added = loaded.pieces(range(cased.vocab_size, loaded.vocab_size))
+    assert all(map(loaded.is_lost, added))
+    assert not any(map(loaded.is_lost, map(str.lower, added)))
+    assert re.fullmatch(
+        rf"WARNING: \d+ of the vocabulary's {len(loaded.replacement_ids)} "
+        "pieces, such as .*, occur in no text after its clean-up "
+        r"\(do_lower_case=True, keep_accents=False.*\)\. A cased vocabulary "
+        "needs a tokenizer_config.json with "
+        r'\{"do_lower_case": false, "keep_accents": true\} beside it\.',
+        loaded.clean_up_warning(),
+    )

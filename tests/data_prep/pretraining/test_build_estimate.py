@@ -3,6 +3,7 @@ import textwrap
 import pytest
 
 from albert_tf.config import PretrainingDataConfig
+from albert_tf.text.tokenizer_base import Tokenizer
 from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.sentences import NewlineSplitter, PunktSplitter
 from data_prep.pretraining.build_estimate import (
@@ -82,6 +83,14 @@ def test_unknown_tokens_are_warned_of_with_their_words(build_text, sentences):
         f"Warning: about {100 * counts['unknown_share']:.0f}% of the tokens "
         "will be unknown to the tokenizer, most often in '<ж>'; consider "
     )
+
+
+def test_a_vocabulary_for_another_clean_up_is_warned_of(
+    build_text, sentences, monkeypatch
+):
+    line = "WARNING: half of the pieces"
+    monkeypatch.setattr(Tokenizer, "clean_up_warning", lambda self: line)
+    assert line in build_text(" ".join(sentences[:100]))[0]
 
 
 def test_a_long_document_is_estimated_though_its_excerpt_is_cut(

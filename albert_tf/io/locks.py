@@ -177,7 +177,7 @@ def _take_by_renewals(
         _wait_for_expiry(path, before)
 
     def write(content: bytes) -> None:
-        with files.open(path, "wb") as file:
+        with files.naming(path, path), files.open(path, "wb") as file:
             file.write(content)
 
     def renew(content: bytes) -> None:

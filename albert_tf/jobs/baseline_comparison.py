@@ -120,7 +120,10 @@ def compare_with_baseline(
         name = stem if stem in names else names[0]
         if guess := no_better_than_guessing(found, name):
             warnings.append(f"WARNING: {guess}.")
-        if found.get("majority_class_accuracy") == 1.0:
+        if (
+            found.get("majority_class_accuracy") == 1.0
+            or found.get("mean_guess_mean_squared_error") == 0.0
+        ):
             warnings.append(
                 "WARNING: all of these examples have one label: they do not "
                 "measure whether it is distinguished from others."
@@ -231,7 +234,8 @@ def no_better_than_guessing(
         if baseline is None:
             continue
         value = metrics[name]
-        if name == "accuracy" and value == baseline == 1.0:
+        perfect = {"accuracy": 1.0, squared_error: 0.0}.get(name)
+        if baseline == perfect and (value == perfect or name == squared_error):
             # All labels are alike: nothing could be better.
             continue
         if name == squared_error:

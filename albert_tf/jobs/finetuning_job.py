@@ -155,7 +155,7 @@ class FinetuningJob(Job):
         """Logs that all predictions are alike, or no better than one guess."""
         split = self.task.evaluated[suffix]
         problem = ""
-        if constant:
+        if constant and metrics.get("accuracy") != 1.0:
             problem = (
                 f"All {split} examples get the same answer at step {step}: "
                 f"{constant}."

@@ -81,7 +81,7 @@ def imbalance(
     if share < _MOST or not advice:
         return ""
     return (
-        f"{100 * share:.0f} % of the training examples are of the class "
-        f"{shown(labels[most])}; if the others are missed, try "
+        f"{counts[most]:,} of the {counts.sum():,} training examples are of "
+        f"the class {shown(labels[most])}; if the others are missed, try "
         f"{' and '.join(advice)}."
     )

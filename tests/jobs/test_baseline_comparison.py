@@ -157,6 +157,13 @@ def test_examples_of_one_label_are_warned_of():
     assert warning.startswith("WARNING: all of these examples have one label")
 
 
+def test_numbers_that_are_all_alike_are_warned_of():
+    metrics = {"mean_squared_error": 0.5, "mean_guess_mean_squared_error": 0.0}
+    assert no_better_than_guessing(metrics, "mean_squared_error") == ""
+    metrics["mean_guess_mean_squared_error"] = 0.25
+    assert no_better_than_guessing(metrics, "mean_squared_error")
+
+
 def test_a_model_below_the_majority_class_is_warned_of():
     warning, sentence, _ = compared(np.arange(40) % 4 == 0)["verdict"]
     assert warning == (

@@ -559,6 +559,16 @@ def test_what_helps_rare_classes(jobs, pretrained, tmp_path, settings, advice):
     )
 
 
+def test_a_constant_prediction_that_is_right_is_none():
+    job = mock.MagicMock()
+    job.config.optimizer.learning_rate = 0.1
+    warn = finetuning_job.FinetuningJob._warn_if_not_learning
+    warn(job, 9, "", "sea", {"accuracy": 1.0})
+    assert not job.log.called
+    warn(job, 9, "", "sea", {"accuracy": 0.9})
+    assert "get the same answer at step 9: sea." in job.log.call_args.args[0]
+
+
 @pytest.mark.slow
 def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
     """Large second models end like this where the rate is too high for them."""

@@ -32,7 +32,7 @@ def test_a_class_of_most_examples_is_reported():
     assert imbalance(LABELS, np.array([6, 4, 39]), ["--one"]) == ""
     assert imbalance(LABELS, np.array([6, 4, 40]), []) == ""
     assert imbalance(LABELS, np.array([6, 4, 40]), ["--one", "--two"]) == (
-        "80 % of the training examples are of the class 'sea'; if the others "
+        "40 of the 50 training examples are of the class 'sea'; if the others "
         "are missed, try --one and --two."
     )
 

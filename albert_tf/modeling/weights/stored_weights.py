@@ -238,10 +238,12 @@ def assign_weights(
         if row.is_transposed:
             needed.reverse()
         if shape != needed:
-            swapped = " (its axes are swapped)" * (shape == needed[::-1])
+            hint = " (its axes are swapped)" * (shape == needed[::-1])
+            if "position_embeddings" in row.name:
+                hint = " (bin.convert --max_position_embeddings changes that)"
             faults.append(
                 f"{row.name} has shape {shape} and the model needs {needed}"
-                f"{swapped}"
+                f"{hint}"
             )
     if unexpected:
         faults.insert(0, f"unexpected: {listed(unexpected)}")

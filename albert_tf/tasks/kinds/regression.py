@@ -25,7 +25,8 @@ from albert_tf.tasks.number_labels import number_of
 
 # Bounds of means and deviations that need no scaling; STS-B has 2.7 and 1.5.
 _LARGE, _SMALL = 10.0, 0.1
-_ROUNDING = float(np.finfo(np.float32).eps)
+# The deviation in means below which float32 has less than two digits of it.
+_COARSE = 100 * float(np.finfo(np.float32).eps)
 
 
 class Regression(TextKind):
@@ -53,15 +54,23 @@ class Regression(TextKind):
         """Returns the mean and the deviation of numbers of another scale.
 
         A model starts at 0 and moves in small steps, which suit those of the
-        paper's tasks. Raises UserError where all are equal.
+        paper's tasks. Raises UserError where all are equal, or nearly so for
+        their size.
         """
         numbers = self.label_ids(examples, ())
         mean, deviation = float(numbers.mean()), float(numbers.std())
-        # Equal numbers may have a deviation, by rounding.
+        low, high = numbers.min(), numbers.max()
+        place = f"{examples[0].location} and what follows"
         require(
-            deviation > _ROUNDING * abs(mean),
-            f"{examples[0].location} and what follows: the training examples "
-            f"have one number only, {mean:.6g}; regression needs at least two.",
+            low < high,
+            f"{place}: the training examples have one number only, {low:.6g}; "
+            "regression needs at least two.",
+        )
+        require(
+            deviation > _COARSE * abs(mean),
+            f"{place}: the numbers, from {low:.12g} to {high:.12g}, differ too "
+            "little for their size: a model's are float32. Subtract one number "
+            f"from all of them, such as {mean:.12g}.",
         )
         if abs(mean) <= _LARGE and _SMALL <= deviation <= _LARGE:
             return LabelScaling()
@@ -124,10 +133,16 @@ class Regression(TextKind):
         )
 
     def constant_prediction(self, scored: ScoredExamples) -> str | None:
-        """Returns the number that all examples are given, to three digits."""
-        numbers = {f"{score:.3g}" for score in scored.scores}
-        several = len(scored.scores) > 1
-        return numbers.pop() if several and len(numbers) == 1 else None
+        """Returns the number that all examples are given.
+
+        Numbers count as one that differ by less than a hundredth of what the
+        gold ones do.
+        """
+        given = np.array(scored.scores)
+        gold = self.label_ids(scored.examples, ())
+        if len(given) < 2 or np.ptp(given) > np.ptp(gold) / 100:
+            return None
+        return f"{given.mean():.6g}"
 
 
 def _mean_squared_error(gold: np.ndarray, predicted: np.ndarray) -> float:

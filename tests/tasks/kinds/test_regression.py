@@ -80,6 +80,21 @@ def test_equal_numbers_are_refused(labels, number):
         KIND.label_scaling(examples)
 
 
+def test_numbers_too_near_for_their_size_are_refused():
+    def scaling(*labels):
+        return KIND.label_scaling([Example((n,), n, "a:2") for n in labels])
+
+    message = (
+        "^a:2 and what follows: the numbers, from 1700000000 to 1700000120, "
+        "differ too little for their size: a model's are float32. Subtract one "
+        "number from all of them, such as 1700000060.$"
+    )
+    with pytest.raises(UserError, match=message):
+        scaling("1700000000", "1700000120")
+    # Months of a year in seconds.
+    assert scaling("1700000000", "1720000000").deviation == 1e7
+
+
 def test_features(tiny_tokenizer):
     found = KIND.features(
         EXAMPLES, tiny_tokenizer, CONFIG, labels=[], training=True
@@ -133,9 +148,14 @@ def test_figure():
 
 
 def test_constant_prediction():
-    def found(*scores):
-        return KIND.constant_prediction(ScoredExamples([], scores, CONFIG, []))
+    def found(*scores, labels=("0", "5")):
+        examples = [Example((n,), n) for n in labels]
+        scored = ScoredExamples(examples, scores, CONFIG, [])
+        return KIND.constant_prediction(scored)
 
-    assert found(2.501, 2.499, 2.5) == "2.5"
-    assert found(2.5, 2.53) is None
-    assert found(2.5) is None
+    assert found(2.51, 2.49) == "2.5"
+    assert found(2.5, 2.56) is None
+    assert found(2.5, labels="0") is None
+    # Years, and dev examples with one number.
+    assert found(1990, 1991, labels=("1950", "2020")) is None
+    assert found(1990, 1991, labels=("1990", "1990")) is None

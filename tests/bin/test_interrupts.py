@@ -54,6 +54,15 @@ def test_what_is_half_written_is_removed(tmp_path, number):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.fixture
+def no_ignored_interrupts():
+    """Lets processes have SIGINT where these tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("no_ignored_interrupts")
 @pytest.mark.parametrize("package", ["absl", "tensorflow"])
 def test_an_import_is_interrupted_in_one_line(tmp_path, package):
     (tmp_path / package).mkdir()

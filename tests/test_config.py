@@ -260,6 +260,11 @@ def test_names_that_hold_a_comma_are_quoted_in_a_list():
     assert listed(["a; b", "c"], separator="; ", longest=None) == "a; b; c"
 
 
+def test_one_name_is_listed_however_long_it_is():
+    path = 400 * "a"
+    assert listed([path, "b", "c"], longest=None) == f"{path} and 2 others"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bin import interrupts
+
 ROOT = Path(__file__).resolve().parents[2]
 # A library that turns what is raised in its import into an error of its own.
 SLOW_LIBRARY = """
@@ -83,3 +85,24 @@ def test_an_import_is_interrupted_in_one_line(tmp_path, package):
     _, error = process.communicate(timeout=60)
     assert error == "convert: interrupted; start the same command again.\n"
     assert process.returncode == 130
+
+
+def test_an_ignored_signal_does_not_end_the_context():
+    # nohup ignores it.
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupts.ending_by_exception():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_signals_have_their_own_handlers_again_after_the_context():
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with interrupts.ending_by_exception():
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)

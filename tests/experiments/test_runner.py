@@ -209,6 +209,14 @@ def test_a_text_without_a_fingerprint_is_any(ledger, monkeypatch):
     assert ledger.figures(shards) == {"text": "a" * 64}
 
 
+def test_a_text_without_other_header_lines_is_another(ledger, monkeypatch):
+    for number, fingerprint in ((8, "a" * 64), (0, "b" * 64)):
+        shards = Unit("shards", {"input": "books", "skip_header_lines": number})
+        monkeypatch.setitem(KINDS, "shards", text_kind(fingerprint))
+        run([shards], ledger)
+        assert ledger.figures(shards) == {"text": fingerprint}
+
+
 def test_progress_names_the_number_and_the_time_left(ledger):
     first, second = run([unit("a"), unit("b")], ledger, processes=1)
     assert re.fullmatch(

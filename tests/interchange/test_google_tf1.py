@@ -130,6 +130,12 @@ def test_two_names_of_one_variable_are_refused(tmp_path):
         open_weights(prefix)
 
 
+def test_the_scopes_of_two_models_stay(tmp_path):
+    names = {f"{scope}/bert/embeddings/word_embeddings" for scope in "ab"}
+    prefix = save(tmp_path / "c", dict.fromkeys(names, np.float32([0])))
+    assert open_weights(prefix).shapes.keys() == names
+
+
 def test_an_incomplete_checkpoint_is_found_and_refused(released):
     data = f"{released}/model.ckpt-best.data-00000-of-00001"
     os.remove(data)

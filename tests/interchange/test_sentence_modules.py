@@ -149,6 +149,14 @@ def test_texts_are_cut_where_they_are_there(encoder, name, key):
         assert found == expected
 
 
+def test_modules_beside_a_section_of_ours_have_a_length_of_their_own(encoder):
+    section = {"model": "AlbertModel", "max_seq_length": 14}
+    edit_json(encoder, "config.json", albert_tf=section)
+    edit_json(encoder, "tokenizer_config.json", model_max_length=9)
+    written_there(encoder, {"pooling_mode": "mean"})
+    assert load_model_directory(encoder).max_seq_length == 9
+
+
 def test_other_contents_of_the_list(encoder):
     path = pathlib.Path(encoder, "modules.json")
     for content, message in (

@@ -102,6 +102,18 @@ def test_a_file_that_is_replaced_is_whole_or_as_before(directory):
     assert files.listdir(directory) == ["a", "b"]
 
 
+def test_a_file_is_whole_before_it_gets_its_name(directory, monkeypatch):
+    original, sizes = files.replace, []
+
+    def replace(source, target):
+        sizes.append(files.size(source))
+        original(source, target)
+
+    monkeypatch.setattr(files, "replace", replace)
+    files.write(f"{directory}/a", b"content")
+    assert sizes == [7]
+
+
 def test_where_nothing_can_be_written_the_file_is_named(tmp_path):
     path = tmp_path / "no" / "a.json"
     with pytest.raises(FileNotFoundError) as error:
@@ -136,6 +148,12 @@ def test_a_full_disk_is_known_whoever_reports_it(tmp_path):
             raise UserError("a cannot be written.") from None
     assert files.is_disk_full(wrapped.value)
     assert not files.is_disk_full(UserError("a"))
+
+
+@pytest.mark.parametrize("number", [errno.EDQUOT, errno.EFBIG])
+def test_a_users_limits_count_as_a_full_disk(number):
+    # The limits of all files, and of one (ulimit -f).
+    assert files.is_disk_full(OSError(number, os.strerror(number)))
 
 
 def test_what_is_replaced_on_disk_is_flushed_first(tmp_path, monkeypatch):

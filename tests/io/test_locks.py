@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import json
 import os
 import socket
@@ -222,3 +223,34 @@ def test_a_full_disk_does_not_end_the_renewals(tmp_path, quick, monkeypatch):
         before = json.loads((tmp_path / "lock").read_text())
         renewed(tmp_path / "lock", before)
         assert len(failures) == 2
+
+
+def test_a_longer_record_of_a_job_that_has_ended_is_overwritten(tmp_path):
+    ended = {"pid": 7, "host": socket.gethostname(), "since": "long ago " * 20}
+    (tmp_path / "lock").write_text(json.dumps(ended))
+    with locked(tmp_path):
+        assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("anywhere", WITHOUT_FLOCK, indirect=True)
+def test_a_full_disk_without_flock_names_the_lock(anywhere, monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "open", lambda path, mode="rb": Full())
+    with pytest.raises(OSError, match="No space") as error, locked(anywhere):
+        pass
+    assert error.value.filename == f"{anywhere}/lock"
+
+
+@pytest.mark.parametrize("anywhere", WITHOUT_FLOCK, indirect=True)
+def test_a_lock_file_that_was_cut_is_renewed(anywhere, quick, monkeypatch):
+    files.makedirs(anywhere)
+    ended = threading.Event()
+    monkeypatch.setattr(locks.os, "_exit", lambda status: ended.set())
+    with locked(anywhere):
+        with files.open(f"{anywhere}/lock", "w") as file:
+            file.write('{"pid": ')
+        assert renewed(f"{anywhere}/lock", None)["pid"] == os.getpid()
+    assert not ended.is_set()

@@ -74,3 +74,12 @@ def test_workers_never_get_ctrl_c():
         for blocked in workers.map(blocked_signals, range(2)):
             assert signal.SIGINT in blocked
     assert signal.SIGINT not in blocked_signals(None)
+
+
+@pytest.mark.slow
+def test_after_an_error_work_that_is_in_progress_is_not_waited_for():
+    with pytest.raises(RuntimeError), Workers(2) as workers:
+        next(workers.map(time.sleep, [0, 5]))
+        begin = time.monotonic()
+        raise RuntimeError
+    assert time.monotonic() - begin < 2

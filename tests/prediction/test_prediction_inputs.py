@@ -380,6 +380,7 @@ def test_files_of_words_need_no_tags(tmp_path, name, content, columns, found):
     ("content", "first", "reason"),
     [
         ("Mia NOUN\nBo NOUN\n", "Mia Bo", "0 of 2, as it has other columns "),
+        ("Mia m NOUN\nBo b X\n", "Mia Bo", "0 of 3, as it has other columns "),
         # The numbers of words, without their tags.
         ("1 Mia\n2 Bo\n", "Mia Bo", "1 of 2, as in fine-tuning; "),
         ("a Mia _ NOUN\nb Bo _ X\n", "Mia Bo", "1 of 4, as in fine-tuning; "),

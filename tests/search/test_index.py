@@ -42,6 +42,13 @@ def test_words_find_only_passages_that_have_them(tmp_path):
     assert [[hit.number for hit in hits] for hits in found] == [[2, 0], []]
 
 
+def test_vectors_are_not_read_where_words_are_searched_for(tmp_path):
+    write(tmp_path / "index")
+    (tmp_path / "index" / "vectors.npy").unlink()
+    ((hit,),) = Index.open(str(tmp_path / "index")).search(["mountains"], 5)
+    assert hit[2:] == PASSAGES[2]
+
+
 @pytest.mark.parametrize("ranking", ["tfidf", "bm25"])
 @pytest.mark.parametrize(
     ("query", "other", "right"),
@@ -100,6 +107,7 @@ def test_the_rank_of_a_document_is_that_of_its_best_passage(tmp_path):
     index = write(tmp_path / "index")
     questions = [("sea ships", "b.txt#2"), ("mountains sea", "a.txt")]
     assert document_ranks(index, questions, "bm25", 10) == [np.inf, 2]
+    assert document_ranks(index, questions, "bm25", 1) == [np.inf, np.inf]
 
 
 def test_another_models_index_is_refused(tmp_path):

@@ -33,6 +33,13 @@ def test_nearest_gives_all_where_there_are_fewer():
     assert numbers.tolist() == [[1, 0], [0, 1]]
 
 
+def test_of_equally_near_vectors_the_first_comes_first():
+    vectors = np.random.default_rng(0).integers(1, 20, (400, 1))
+    numbers, scores = ranking.nearest(np.ones((1, 1)), vectors, 60)
+    found = list(zip(-scores[0], numbers[0], strict=True))
+    assert found == sorted(found)
+
+
 def test_fusion_adds_reciprocal_ranks():
     assert ranking.fused([[7, 3], [3, 9]]) == [
         (3, pytest.approx(1 / 61 + 1 / 62)),

@@ -200,6 +200,19 @@ def test_a_bug_is_an_error_without_its_text(stub):
         assert client.predict({"instances": ["a"]})[0] == 200
 
 
+def test_a_bug_leaves_room_for_the_next_request(stub):
+    with serving(stub, max_pending_requests=1) as client:
+        assert client.predict({"instances": ["bug"]})[0] == 500
+        assert client.predict({"instances": ["a"]})[0] == 200
+
+
+def test_refused_requests_are_counted_by_their_status(stub):
+    with serving(stub) as client:
+        client.predict({"instances": ["bad"]})
+        labels = '{code="400",signature="serving_default"}'
+        assert client.metric(f"albert_requests_total{labels}") == 1
+
+
 def waiting_with(client, stub, *bodies):
     """Returns answers of requests that waited for the same call."""
     first = client.in_thread({"instances": ["wait"]})
@@ -436,6 +449,11 @@ def test_long_searches_leave_threads_to_predictions(tmp_path, stub):
 def test_what_is_no_search_is_an_error_in_json(index, asked, message):
     with pytest.raises(UserError, match=re.escape(message)):
         search_response(json.dumps(asked).encode(), index)
+
+
+def test_the_longest_question_is_answered(index):
+    asked = json.dumps({"query": 10_000 * "a"}).encode()
+    assert json.loads(search_response(asked, index))["passages"] == []
 
 
 def test_the_page_has_the_parts_of_what_is_served(index, stub):

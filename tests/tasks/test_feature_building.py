@@ -10,7 +10,7 @@ import pytest
 
 from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.tasks import feature_building
-from albert_tf.tasks.examples import Answer, Example, Question
+from albert_tf.tasks.examples import Answer, ChoiceExample, Example, Question
 from albert_tf.tasks.feature_building import (
     FeatureBuilder,
     arrays_of,
@@ -21,6 +21,7 @@ from albert_tf.tasks.feature_building import (
 )
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.text.tokenizer_base import Tokenizer
 
@@ -205,6 +206,15 @@ def test_texts_that_the_vocabulary_does_not_know(builder, logged, monkeypatch):
     builder.build([*known, strange], training=False)
     builder.build([*known * 30, strange], training=True)
     assert not logged
+
+
+def test_unknown_choices_have_the_place_of_their_example(builder, logged):
+    known = ChoiceExample("the", ("of", "and"), 0, "a.jsonl:1")
+    strange = ChoiceExample("the", ("of", "字"), 0, "a.jsonl:2")
+    changes = {"kind": MultipleChoice(), **lengths(max_choice_length=8)}
+    builder = dataclasses.replace(builder, **changes)
+    builder.build([known, strange], training=True)
+    assert "(first: a.jsonl:2)" in logged[-1]
 
 
 def test_digests_do_not_depend_on_the_version_of_python():

@@ -112,6 +112,13 @@ def test_folds_are_a_partition_with_shares_of_each_class():
         assert abs(len(fold) - len(EXAMPLES) / 5) <= 1
 
 
+def test_what_folds_leave_of_each_class_is_spread_over_them():
+    examples = [Example((f"{n}",), f"{n % 10}") for n in range(60)]
+    # Six of each class: a fold has one, and one of them has two.
+    folds = [dev_of(examples, folds=5, fold=n) for n in range(1, 6)]
+    assert [len(fold) for fold in folds] == [12] * 5
+
+
 def test_a_label_or_tag_of_one_text_alone_is_learned():
     labels = [("a", "rare") if n == 7 else ("a", "b") for n in range(20)]
     texts = [MultiLabelExample((str(n),), la) for n, la in enumerate(labels)]

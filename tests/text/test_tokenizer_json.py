@@ -206,6 +206,15 @@ def test_fewer_pieces_are_no_others(tiny_tokenizer, tmp_path):
     assert load_tokenizer(tmp_path).vocab_size == 201
 
 
+def test_a_file_of_the_same_pieces_is_not_read(tiny_tokenizer, tmp_path):
+    tiny_tokenizer.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    unreadable = json.loads(path.read_text()) | {"normalizer": {"type": "NFC"}}
+    path.write_text(json.dumps(unreadable))
+    read = load_tokenizer(tmp_path)
+    assert read.fingerprint == tiny_tokenizer.fingerprint
+
+
 def rewrite(directory, changes):
     """Changes the values of the JSON file, those of its model one by one."""
     path = directory / "tokenizer.json"

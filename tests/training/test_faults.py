@@ -123,16 +123,17 @@ def test_a_stopped_run_resumes_as_its_message_says(
     ]
 
 
+@pytest.mark.parametrize("bad", [{6}, {6, 9}])
 def test_a_roll_back_skips_the_examples(
-    fake_run, small_config, shards_dir, tmp_path, monkeypatch, capsys
+    fake_run, small_config, shards_dir, tmp_path, monkeypatch, capsys, bad
 ):
-    poison(monkeypatch, {6})
+    poison(monkeypatch, bad)
     fake_run(on_nonfinite="rollback")
     printed = capsys.readouterr().out
     assert "Back to step 6; the examples of the 1 steps up to 7 are" in printed
     last = lines_of(tmp_path / "run")[-1]
     assert last["step"] == 12
-    # Twelve steps, but the records of thirteen batches less the seventh's.
+    # Twelve steps, of the batches that are not bad.
     source = PretrainingBatches(
         open_shards(shards_dir, "train"),
         masking_config=small_config.masking,
@@ -141,7 +142,7 @@ def test_a_roll_back_skips_the_examples(
         training=True,
     )
     digest = 0
-    for step in (0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12):
+    for step in sorted({*range(12 + len(bad))} - bad):
         digest = zlib.crc32(source.record_numbers(step).tobytes(), digest)
     assert last["records_crc32"] == digest
 
@@ -304,6 +305,20 @@ def test_checkpoints_that_cannot_be_written(
         "space left on device. The run continues"
     ) in capsys.readouterr().out
     assert continued == (on_nonfinite == "stop")
+
+
+def test_failures_that_are_not_in_a_row_do_not_end_the_run(
+    fake_run, monkeypatch
+):
+    plain_save = Checkpoints.save
+
+    def save(self, step, state, **options):
+        if step in (1, 2, 4):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        plain_save(self, step, state, **options)
+
+    monkeypatch.setattr(Checkpoints, "save", save)
+    assert fake_run(save_checkpoints_steps=1)
 
 
 def test_a_run_whose_checkpoints_are_gone_begins_again(

@@ -214,7 +214,7 @@ def read_adapters(directory: str, model: keras.Model) -> list[str]:
     rows, recorded = [row for row, _ in adapters], _digests(stored.source)
     base = _digest(row.value(adapters=False) for row in rows)
     require(
-        any(row.adapted for row in rows) or base != recorded.get(_MERGED),
+        base != recorded.get(_MERGED),
         f"{directory}: the model's weights have these adapters already, as "
         "those in model/ of a run do; load them into the model that the run "
         "began with.",

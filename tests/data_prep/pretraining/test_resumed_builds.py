@@ -205,6 +205,25 @@ def test_nothing_temporary_is_left(build, monkeypatch, tmp_path):
     assert list((tmp_path / "out").rglob("*.tmp-*")) == [notes]
 
 
+def test_what_is_temporary_takes_no_room_while_at_work(
+    build, monkeypatch, tmp_path
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(BuildDirectory, "check_room", None)
+        with pytest.raises(TypeError):
+            build()
+    part = tmp_path / "out" / ".work" / "part-000001-0.tmp-123"
+    part.write_text("half")
+    save = BuildDirectory.save_tokenizer
+
+    def saving(*arguments):
+        assert not part.exists()
+        save(*arguments)
+
+    monkeypatch.setattr(BuildDirectory, "save_tokenizer", saving)
+    build()
+
+
 def test_a_corpus_that_changes_meanwhile_is_refused(
     build, tmp_path, corpus, monkeypatch
 ):

@@ -94,6 +94,15 @@ def test_adapters_that_the_weights_have_already(tmp_path):
     )
 
 
+def test_new_adapters_do_not_hide_those_in_the_weights(tmp_path):
+    model = adapted(AlbertModel(CONFIG))
+    model.save_pretrained(str(tmp_path / "model"))
+    model.save_pretrained(str(tmp_path / "adapters"), adapters=True)
+    merged = adapted(AlbertModel.from_pretrained(str(tmp_path / "model")))
+    with pytest.raises(UserError, match="the model's weights have these adap"):
+        merged.load_adapters(str(tmp_path / "adapters"))
+
+
 @pytest.mark.parametrize(
     ("model", "prefix", "whole"),
     [

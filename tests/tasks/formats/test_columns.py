@@ -104,6 +104,11 @@ def test_files_of_another_form(write, name, content, message):
     assert_error(quiet, write(name, content), message)
 
 
+def test_a_text_like_the_name_of_the_only_column_is_no_header(write):
+    *_, last = quiet(write("t.csv", "text\nthe sea\ntext\n")).records
+    assert last.values == {"text": "text"}
+
+
 def test_a_column_of_splits_is_reported(table):
     logged = []
     rows = [" train", "validation ", "train"]

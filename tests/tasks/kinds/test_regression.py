@@ -91,6 +91,9 @@ def test_numbers_too_near_for_their_size_are_refused():
     )
     with pytest.raises(UserError, match=message):
         scaling("1700000000", "1700000120")
+    # float32 has one digit of their differences.
+    with pytest.raises(UserError, match="differ too little for their size"):
+        scaling("1700000000", "1700010000")
     # Months of a year in seconds.
     assert scaling("1700000000", "1720000000").deviation == 1e7
 

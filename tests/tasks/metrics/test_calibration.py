@@ -79,6 +79,13 @@ def test_the_error_of_bins_by_hand():
     assert sure.error == 0
 
 
+def test_a_probability_of_one_is_in_the_last_bin():
+    probabilities = np.array([[1.0, 0.0], [0.96, 0.04]])
+    found = reliability(probabilities, np.array([0, 1]))
+    assert found.counts.tolist() == [2]
+    assert found.error == pytest.approx(0.98 - 0.5)
+
+
 def test_the_loss_is_the_mean():
     probabilities = np.array([[0.5, 0.5], [0.2, 0.8]])
     found = negative_log_likelihood(probabilities, np.array([0, 1]))

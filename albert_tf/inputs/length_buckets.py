@@ -37,9 +37,10 @@ class TaskBatches:
     In training the order of examples is that of `training_positions`. The
     examples of a window of steps are sorted by width and cut into quarters;
     each batch gets a part of every quarter, so that batches are alike, and
-    the batches are shuffled. Windows end with epochs, so that only a batch
-    that spans two can have an example twice. An evaluation takes each once,
-    the longest first, so that the peak of memory is known at once.
+    the batches are shuffled. Windows end with epochs, so that only batches of
+    an epoch's last window can have an example twice: the next epoch fills the
+    last of them. An evaluation takes each once, the longest first, so that the
+    peak of memory is known at once.
     """
 
     def __init__(

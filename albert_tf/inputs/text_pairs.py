@@ -90,7 +90,13 @@ class PairBatches(TaskBatches):
     """
 
     def batch(self, step: int, rows: range | None = None) -> Batch:
-        """Returns rows of the global batch of a step; None: all of it."""
+        """Returns rows of the global batch of a step; None: all of it.
+
+        A pair that is in it twice, where two epochs meet, counts once: it
+        would be a wrong answer for itself.
+        """
         batch = super().batch(step, rows)
         batch.pop("part_widths", None)
+        _, firsts = np.unique(self.record_numbers(step), return_index=True)
+        batch["example_weights"] *= np.isin(batch["example_numbers"], firsts)
         return batch

@@ -56,3 +56,26 @@ def test_a_batch_has_both_texts_of_its_pairs_in_one_part(tiny_tokenizer):
     ):
         expected = tiny_tokenizer.encode_batch([text])[0]
         np.testing.assert_array_equal(ids[mask == 1][1:-1], expected)
+
+
+def test_a_pair_that_two_epochs_have_in_a_batch_counts_once(tiny_tokenizer):
+    pairs = [(f"the {n}", f"of {n}") for n in range(5)]
+    batches = PairBatches(
+        pair_features(pairs, tiny_tokenizer, 16),
+        batch_size=8,
+        seed=0,
+        widths=(16,),
+        training=True,
+    )
+    for step in range(5):
+        numbers = batches.record_numbers(step)
+        weights = batches.batch(step)["example_weights"]
+        halves = [batches.batch(step, rows) for rows in (range(4), range(4, 8))]
+        counted = np.bincount(numbers, weights, minlength=5)
+        np.testing.assert_array_equal(
+            counted, np.bincount(numbers, minlength=5) > 0
+        )
+        np.testing.assert_array_equal(
+            np.concatenate([half["example_weights"] for half in halves]),
+            weights,
+        )

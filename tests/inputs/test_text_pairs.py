@@ -19,6 +19,17 @@ def pairs_of(source):
     return itertools.chain(*map(PAIR_SOURCES[source], DOCUMENTS))
 
 
+def batches_of_eight(pairs, tokenizer):
+    """Returns batches of training on these pairs."""
+    return PairBatches(
+        pair_features(pairs, tokenizer, 16),
+        batch_size=8,
+        seed=0,
+        widths=(16,),
+        training=True,
+    )
+
+
 def test_sources_give_neighbours_and_the_same_text_but_no_text_twice():
     neighbours = [("a", "b"), ("b", "c"), ("c", "e")]
     assert distinct_pairs(pairs_of("neighbours")) == neighbours
@@ -37,13 +48,7 @@ def test_separate_pairs_have_no_text_in_common():
 
 def test_a_batch_has_both_texts_of_its_pairs_in_one_part(tiny_tokenizer):
     pairs = [("the of", "and"), ("of", "the and the")] * 4
-    batches = PairBatches(
-        pair_features(pairs, tiny_tokenizer, 16),
-        batch_size=8,
-        seed=0,
-        widths=(16,),
-        training=True,
-    )
+    batches = batches_of_eight(pairs, tiny_tokenizer)
     batch = batches.batch(0)
     assert "part_widths" not in batch
     assert batch["input_ids"].shape == (8, 2, 16)
@@ -60,13 +65,7 @@ def test_a_batch_has_both_texts_of_its_pairs_in_one_part(tiny_tokenizer):
 
 def test_a_pair_that_two_epochs_have_in_a_batch_counts_once(tiny_tokenizer):
     pairs = [(f"the {n}", f"of {n}") for n in range(5)]
-    batches = PairBatches(
-        pair_features(pairs, tiny_tokenizer, 16),
-        batch_size=8,
-        seed=0,
-        widths=(16,),
-        training=True,
-    )
+    batches = batches_of_eight(pairs, tiny_tokenizer)
     for step in range(5):
         numbers = batches.record_numbers(step)
         weights = batches.batch(step)["example_weights"]

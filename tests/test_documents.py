@@ -225,7 +225,7 @@ def test_blocks_run(tmp_path, sentences, tiny_tokenizer, monkeypatch):
     """Runs blocks in the documents' order, with what those before have made."""
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path, sentences)
-    save_squad_model(tmp_path / "runs/squad/run-1", tiny_tokenizer)
+    save_squad_model(tmp_path / "runs/squad/model", tiny_tokenizer)
     ready = set()  # README and a page may show the same one
     for block in BLOCKS:
         if block.is_run and block.language == "python":

@@ -51,6 +51,7 @@ def main() -> None:
 
     loaded = load_model_directory(FLAGS.model_dir)
     tokenizer = loaded.tokenizer
+    tokenizer.with_words([])  # Raises for one that cannot have any.
     counts = count_words(corpora.paragraphs(surveys), tokenizer)
     words = select_words(counts, tokenizer, FLAGS.num_new_tokens)
     larger = tokenizer.with_words(words)

@@ -189,7 +189,7 @@ def build_sample_corpus(
         UserError: for a package that is not installed or has too little
             prose, or an `output_dir` that holds something else.
     """
-    output_dir = os.path.abspath(output_dir)
+    output_dir = directories.path_on_disk(output_dir)
     if os.path.lexists(output_dir):
         path = os.path.join(output_dir, "summary.json")
         summary = read_json(path) if os.path.isfile(path) else {}

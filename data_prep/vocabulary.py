@@ -15,11 +15,12 @@ import random
 import re
 import subprocess
 import sys
+import threading
 import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import IO, Any
 
 from sentencepiece import sentencepiece_model_pb2
 
@@ -38,6 +39,9 @@ USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 
 # SentencePiece leaves out longer lines, so they are split before.
 _MAX_SENTENCE_BYTES = 4192
+
+# SentencePiece writes unknown characters so, and skips lines that hold it.
+_RESERVED = "\u2585"
 
 # Marks in a byte of text above which they are no rare accents.
 _MAX_MARKS = 0.002
@@ -91,8 +95,7 @@ def train_vocabulary(
         "character_coverage": character_coverage,
         "source": source,
     }
-    # A directory cannot be renamed to a link.
-    output_dir = os.path.realpath(output_dir)
+    output_dir = directories.path_on_disk(output_dir)
     check_output_directory(output_dir)
     finished = _finished_summary(output_dir, settings)
     if finished is not None:
@@ -135,7 +138,11 @@ def _write_pieces(model_bytes: bytes, directory: str) -> None:
 
 
 def check_output_directory(output_dir: str) -> None:
-    """Raises UserError unless a directory is new, empty or a vocabulary's."""
+    """Raises UserError unless a directory is new, empty or a vocabulary's.
+
+    It has to be on a disk.
+    """
+    directories.path_on_disk(output_dir)
     is_empty = os.path.isdir(output_dir) and not os.listdir(output_dir)
     require(
         is_empty
@@ -196,7 +203,7 @@ def _sentences(
             composed = unicodedata.normalize("NFC", line)
             if COMBINING.sub("", composed) != composed:
                 marks.update(c for c in composed if c in COMBINING)
-        text = normalize(line, **clean_up)
+        text = normalize(line.replace(_RESERVED, " "), **clean_up)
         counts["empty_lines"] += not text
         for sentence in _split_long(text):
             counts["sentences"] += 1
@@ -316,10 +323,13 @@ def _feed(
     """
     begin = time.monotonic()
     last = ""
+    # It may log while it reads: were the log read only then, a full pipe
+    # would make each wait for the other.
+    feeder = threading.Thread(
+        target=_write_lines, args=(process.stdin, sentences)
+    )
+    feeder.start()
     try:
-        # It logs nothing before it has read all.
-        with contextlib.suppress(BrokenPipeError), process.stdin as file:
-            file.writelines(f"{s}\n".encode() for s in sentences)
         for line in io.TextIOWrapper(process.stderr, errors="replace"):
             last = line
             if stage := _STAGE.search(line):
@@ -327,7 +337,15 @@ def _feed(
     except BaseException:
         process.kill()
         raise
+    finally:
+        feeder.join()
     return last
+
+
+def _write_lines(file: IO[bytes], sentences: Iterable[str]) -> None:
+    """Writes sentences to a process, unless that has ended."""
+    with contextlib.suppress(BrokenPipeError), file:
+        file.writelines(f"{s}\n".encode() for s in sentences)
 
 
 def _explain(exit_code: int, error: str, vocab_size: int) -> str:

@@ -29,13 +29,14 @@ class Format(NamedTuple):
 
     Attributes:
         name: as in messages.
-        magic: the first bytes of such files, which no UTF-8 begins with.
+        magics: the first bytes of such files, one or the other; text may
+            begin with those of bzip2 alone.
         unpack: returns the unpacked file of an open one.
         pack: returns a file that writes packed bytes to an open one.
     """
 
     name: str
-    magic: bytes
+    magics: tuple[bytes, ...]
     unpack: Callable[[Any], Any]
     pack: Callable[[Any], Any]
 
@@ -84,26 +85,30 @@ def _unpack_zstandard(file: IO[bytes]) -> _Zstandard:
 FORMATS = {
     ".gz": Format(
         "gzip",
-        b"\x1f\x8b",
+        (b"\x1f\x8b",),
         lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
         # The header has no time: equal contents are equal bytes.
         lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
     ),
     ".bz2": Format(
         "bzip2",
-        b"BZh",
+        (b"BZh",),
         bz2.BZ2File,
         functools.partial(bz2.BZ2File, mode="wb"),
     ),
     ".xz": Format(
         "xz",
-        b"\xfd7zXZ\x00",
+        (b"\xfd7zXZ\x00",),
         lzma.LZMAFile,
         functools.partial(lzma.LZMAFile, mode="wb"),
     ),
     ".zst": Format(
         "Zstandard",
-        b"\x28\xb5\x2f\xfd",
+        # A file of pzstd begins with a frame to be skipped, of 16 kinds.
+        (
+            b"\x28\xb5\x2f\xfd",
+            *(bytes([kind]) + b"*M\x18" for kind in range(0x50, 0x60)),
+        ),
         _unpack_zstandard,
         lambda file: (
             _zstandard()
@@ -155,15 +160,15 @@ def unpacked(path: str, file: io.BufferedReader) -> io.BufferedReader:
     suffix = suffix_of(path).lower()
     head = file.peek(8)
     if suffix:
-        format, magic = FORMATS[suffix], FORMATS[suffix].magic
+        format = FORMATS[suffix]
         # A file may be cut before it has begun.
-        if head[: len(magic)] != magic[: len(head)]:
+        if not any(head[: len(m)] == m[: len(head)] for m in format.magics):
             raise UserError(
                 f"{path} is not a {format.name} file, though its name ends "
                 f"with {suffix}; rename or compress it."
             )
     else:
-        found = (f for f in FORMATS.values() if head.startswith(f.magic))
+        found = (f for f in FORMATS.values() if head.startswith(f.magics))
         first = next(found, None)
         # Text may begin with the three letters of bzip2.
         if first is None or (first.name == "bzip2" and not _is_bzip2(head)):

@@ -13,7 +13,7 @@ import tempfile
 import uuid
 from collections.abc import Collection, Iterator
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.locks import locked
 
@@ -22,6 +22,22 @@ from albert_tf.io.locks import locked
 _WRITING = ".writing-"
 _LOCK = ".lock"
 _HINT = "Wait until that has ended, or name another directory."
+
+
+def path_on_disk(path: files.Path) -> str:
+    """Returns the path of a `new_directory` to be, without links.
+
+    A directory cannot be renamed to a link.
+
+    Raises:
+        UserError: for a path in a bucket.
+    """
+    require(
+        not files.is_remote(path),
+        f"{path} is in a bucket, which cannot rename the directory when it is "
+        "complete; name one on a disk, and copy it to the bucket then.",
+    )
+    return os.path.realpath(path)
 
 
 @contextlib.contextmanager

@@ -59,7 +59,6 @@ ZIP_FAULTS = (
     KeyError,
     # Encrypted, or an unknown compression.
     RuntimeError,
-    NotImplementedError,
     struct.error,
 )
 

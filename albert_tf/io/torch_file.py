@@ -92,7 +92,7 @@ def _of_legacy_file(
         raise ValueError("its byte order is not little")
     sizes: dict[str, int] = {}
     found = load_pickle(stream, sizes)
-    places, at = {}, 0
+    places = {}
     keys = load_pickle(stream)
     at = stream.tell()
     for key in keys:

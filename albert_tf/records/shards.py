@@ -353,7 +353,9 @@ def _verified_spans(
     try:
         num_bytes = os.path.getsize(local)
     except OSError as error:
-        raise _missing(path, error) from None
+        raise UserError(
+            f"{path} is missing ({error.strerror}); {METADATA_NAME} names it."
+        ) from None
     require(
         num_bytes == shard.num_bytes,
         f"{path} has {num_bytes} bytes, {METADATA_NAME} says "
@@ -375,12 +377,6 @@ def _verified_spans(
         f"{shard.num_records}.",
     )
     return offsets, lengths
-
-
-def _missing(path: str, error: OSError) -> UserError:
-    return UserError(
-        f"{path} is missing ({error.strerror}); {METADATA_NAME} names it."
-    )
 
 
 def _close_all(descriptors: Sequence[int | None]) -> None:

@@ -87,19 +87,15 @@ def with_added(
     """Returns a model with these tokens, as further pieces or such as it has.
 
     Raises:
-        UserError: for ids that do not follow those of the pieces, and tokens
-            that are the same after the clean-up.
+        UserError: for ids that do not follow those of the pieces, tokens that
+            are no texts, and tokens that are the same after the clean-up.
     """
     extended = sentencepiece_model_pb2.ModelProto()
     extended.CopyFrom(model)
     pieces = extended.pieces
     ids = {piece.piece: i for i, piece in enumerate(pieces)}
     for token in sorted(tokens, key=lambda token: token.id):
-        require(
-            token.id <= len(pieces),
-            f"the added token {shown(token.content)} has the id {token.id}; "
-            f"expected {len(pieces)}, the next one.",
-        )
+        _check(token, len(pieces))
         text = normalize(token.content)
         is_written = (
             not token.is_cleaned
@@ -126,6 +122,20 @@ def with_added(
         pieces[token.id].score = _WRITTEN if is_written else _CLEANED
     extended.trainer_spec.vocab_size = len(extended.pieces)
     return extended
+
+
+def _check(token: AddedToken, next_id: int) -> None:
+    """Raises UserError for what is no text and for an id beyond the next."""
+    require(
+        isinstance(token.content, str),
+        f"expected the added token of id {token.id} to be a text, got "
+        f"{shown(token.content)}.",
+    )
+    require(
+        0 <= token.id <= next_id,
+        f"the added token {shown(token.content)} has the id {token.id}; "
+        f"expected {next_id}, the next one.",
+    )
 
 
 def _longest_first(texts: Iterable[str]) -> list[str]:

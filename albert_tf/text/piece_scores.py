@@ -49,7 +49,8 @@ def read_piece_scores(path: str) -> bytes:
     return sentencepiece_model(
         pieces,
         unknown=names.index(unknown),
-        special=set(SENTENCEPIECE_SPECIALS.values()),
+        # The trainer's own ones too, which some vocabularies have as well.
+        special={*SENTENCEPIECE_SPECIALS.values(), "<s>", "</s>"},
         charsmap=_character_map(),
     )
 

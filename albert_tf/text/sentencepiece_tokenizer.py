@@ -196,8 +196,19 @@ class SentencePieceTokenizer(Tokenizer):
 
         A word is as probable as the pieces that it was made of, and so little
         more that it is preferred to them.
+
+        Raises:
+            UserError: for a model of another type than unigram, which chooses
+                no pieces by probability.
         """
         model = self._model()
+        trainer = model.trainer_spec
+        require(
+            trainer.model_type == trainer.UNIGRAM,
+            "new words need a vocabulary of type unigram, or a WordPiece one, "
+            f"got {trainer.ModelType.Name(trainer.model_type)}, which would "
+            "never use them; train a vocabulary with train_vocab.",
+        )
         scores = [piece.score for piece in model.pieces]
         unknown = min(scores) - _UNKNOWN_PENALTY
         for word in words:
@@ -211,7 +222,7 @@ class SentencePieceTokenizer(Tokenizer):
             model.pieces.add(
                 piece=SPACE + word, score=score + _PREFERENCE * len(ids)
             )
-        model.trainer_spec.vocab_size = len(model.pieces)
+        trainer.vocab_size = len(model.pieces)
         settings: dict[str, Any] = self.settings
         return SentencePieceTokenizer(model.SerializeToString(), **settings)
 

@@ -60,7 +60,7 @@ def no_json_reason(model: sentencepiece_model_pb2.ModelProto) -> str:
     kinds = model.SentencePiece
     spec, trainer = model.normalizer_spec, model.trainer_spec
     texts = [p for p in model.pieces if p.type in (kinds.NORMAL, _USER_DEFINED)]
-    normal = {p.piece: p.score for p in texts if p.type == kinds.NORMAL}
+    normal = _scores_of_text(model)
     merged = [score for piece, score in normal.items() if len(piece) > 1]
     reasons = {
         "it is a model of words": trainer.model_type == trainer.WORD,
@@ -143,6 +143,11 @@ def _listed(
     return pieces
 
 
+def _name(piece: Any) -> str:
+    """Returns the text of an added token, any other piece as it is."""
+    return text_of(piece.piece) if is_added(piece) else piece.piece
+
+
 def _unigram(model: sentencepiece_model_pb2.ModelProto) -> dict[str, Any]:
     pieces = [piece.piece for piece in model.pieces]
     return {
@@ -150,7 +155,7 @@ def _unigram(model: sentencepiece_model_pb2.ModelProto) -> dict[str, Any]:
         "unk_id": pieces.index(SENTENCEPIECE_SPECIALS["unk_token"]),
         "vocab": [
             [
-                text_of(piece.piece) if is_added(piece) else piece.piece,
+                _name(piece),
                 piece.score
                 - DIGIT_COMMA_PENALTY * ends_in_digit_comma(piece.piece),
             ]
@@ -161,18 +166,26 @@ def _unigram(model: sentencepiece_model_pb2.ModelProto) -> dict[str, Any]:
 
 
 def _bpe(model: sentencepiece_model_pb2.ModelProto) -> dict[str, Any]:
-    normal = {
-        piece.piece: piece.score
-        for piece in model.pieces
-        if piece.type == model.SentencePiece.NORMAL
-    }
     return {
         "type": "BPE",
         **MODEL_SETTINGS["BPE"],
         "byte_fallback": model.trainer_spec.byte_fallback,
-        "vocab": {piece.piece: i for i, piece in enumerate(model.pieces)},
+        "vocab": {_name(p): i for i, p in enumerate(_listed(model))},
         # A pair as one text is read by every release.
-        "merges": [" ".join(pair) for pair in merges_of(normal)],
+        "merges": [
+            " ".join(pair) for pair in merges_of(_scores_of_text(model))
+        ],
+    }
+
+
+def _scores_of_text(
+    model: sentencepiece_model_pb2.ModelProto,
+) -> dict[str, float]:
+    """Returns the scores of pieces that are no signs and no added tokens."""
+    return {
+        piece.piece: piece.score
+        for piece in model.pieces
+        if piece.type == piece.NORMAL and not is_added(piece)
     }
 
 

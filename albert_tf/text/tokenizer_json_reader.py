@@ -218,14 +218,15 @@ def _sentencepiece_model(values: dict[str, Any]) -> tuple[bytes, Settings]:
             (piece_of(piece) if score > 0 else piece, score)
             for piece, score in scored_pieces(model.get("vocab"))
         ]
-        unknown = model["unk_id"]
-    # Raises for what is not the id of a piece.
+        # Raises for what is not the id of a piece.
+        unknown = range(len(pieces)).index(model["unk_id"])
     special = {pieces[unknown][0], *SENTENCEPIECE_SPECIALS.values()}
     for token in values.get("added_tokens", []):
         if token.get("special"):
             special.add(token["content"])
     if is_bpe:
-        _check_merges(model, special)
+        added = {token.content for token in _added_tokens(values)}
+        _check_merges(model, special, added)
     _check_space_marks(values)
     steps = _checked_normalizers(values)
     charsmap = base64.b64decode(
@@ -252,15 +253,22 @@ def _ranked_pieces(model: dict[str, Any]) -> list[tuple[str, float]]:
     return [(piece, -float(i)) for i, piece in enumerate(pieces)]
 
 
-def _check_merges(model: dict[str, Any], special: set[str]) -> None:
-    """Raises UserError for merges that SentencePiece would not make so."""
+def _check_merges(
+    model: dict[str, Any], special: set[str], added: set[str]
+) -> None:
+    """Raises UserError for merges that SentencePiece would not make so.
+
+    Those of added tokens do not matter, which are found in a text before.
+    """
     ids = model["vocab"]
-    scores = {p: -float(i) for p, i in ids.items() if p not in special}
+    others = special | added
+    scores = {p: -float(i) for p, i in ids.items() if p not in others}
     _require_ours(not any(map(ends_in_digit_comma, scores)), MERGED_COMMA)
     pairs = [
         tuple(pair.split(" ") if isinstance(pair, str) else pair)
         for pair in model["merges"]
     ]
+    pairs = [p for p in pairs if added.isdisjoint((*p, "".join(p)))]
     made = [ids["".join(pair)] for pair in pairs]
     _require_ours(
         made == sorted(made) and set(pairs) == set(merges_of(scores)),

@@ -88,7 +88,7 @@ def remove_duplicates(
         seen = connection.executescript(_TABLE)
         for item in documents:
             found = digests(item.paragraphs, level)
-            repeated = [n for n, each in enumerate(found) if _has(seen, each)]
+            repeated = {n for n, each in enumerate(found) if _has(seen, each)}
             kept = without_duplicates(item, level, repeated, counts)
             if kept:
                 yield kept

@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 MAX_SPAN_CHARS = 200_000
 
 _COMMENT_OPENS, _COMMENT_CLOSES = "<!--", "-->"
-_FENCE_OPENS = re.compile(r" {0,3}```[^`]*$")
-_FENCE_CLOSES = re.compile(r" {0,3}```[ \t]*$")
+# By their characters, the lines that open and close fenced code.
+_FENCES = {
+    "```": (re.compile(r" {0,3}```[^`]*$"), re.compile(r" {0,3}```[ \t]*$")),
+    "~~~": (re.compile(r" {0,3}~~~"), re.compile(r" {0,3}~~~+[ \t]*$")),
+}
 
 _BLANKS = " \t"
 # Rules, underlines of headings and tables are of these alone, and of at
@@ -51,14 +54,24 @@ _INLINE: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
 )
 
 
+# In CommonMark a star before "-" in a word closes emphasis alone, and one
+# between spaces is no mark.
+_UNPAIRED_STARS = re.compile(r"(?<=\w)\*+(?=-\w)|(?<!\S)\*+(?!\S)")
+_ONE_IN_A_WORD = re.compile(r"[^*]*\w\*+\w[^*]*|[^*]*")
+
+
 def clean_markdown_lines(lines: Iterable[str]) -> Iterator[str]:
     """Yields Markdown `lines` without their marks; the words stay.
 
     Comments and fenced code go whole, they are no prose; those that are not
-    closed within MAX_SPAN_CHARS stay. Tables, inline code and HTML tags stay
-    as they are. A heading stands between two lines that are empty.
+    closed within MAX_SPAN_CHARS stay. So do the marks of tables, inline code
+    and HTML tags, but not what is emphasis elsewhere. A heading stands between
+    two lines that are empty.
     """
-    for line in _without_fenced_code(_without_comments(lines)):
+    lines = _without_comments(lines)
+    for characters in _FENCES:
+        lines = _without_fenced_code(lines, characters)
+    for line in lines:
         if line.lstrip(_BLANKS)[:1] not in _LINE_MARKS:
             yield _without_inline_marks(line)
         elif heading := _HEADING.match(line):
@@ -83,9 +96,20 @@ def _without_item_marks(line: str) -> str:
 
 def _without_inline_marks(line: str) -> str:
     for character, pattern, replacement in _INLINE:
-        if character in line:
+        if character in line and not (
+            character == "*" and _has_literal_stars(line)
+        ):
             line = pattern.sub(replacement, line)
     return line
+
+
+def _has_literal_stars(line: str) -> bool:
+    """Returns whether stars in words have no counterpart in the line.
+
+    As in C*-algebra or 2*3. At a word's edge emphasis may begin in another
+    line, or end.
+    """
+    return bool(_ONE_IN_A_WORD.fullmatch(_UNPAIRED_STARS.sub("", line)))
 
 
 class _LookAhead:
@@ -145,8 +169,11 @@ def _without_comments(lines: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def _without_fenced_code(lines: Iterable[str]) -> Iterator[str]:
-    ahead = _LookAhead(lines, _FENCE_CLOSES.match)
+def _without_fenced_code(
+    lines: Iterable[str], characters: str
+) -> Iterator[str]:
+    opening, closing = _FENCES[characters]
+    ahead = _LookAhead(lines, closing.match)
     for line in ahead:
-        opens = "```" in line and _FENCE_OPENS.match(line)
+        opens = characters in line and opening.match(line)
         yield "" if opens and ahead.skip_to_close() is not None else line

@@ -9,7 +9,7 @@ import dataclasses
 from collections import Counter
 from typing import NamedTuple
 
-from albert_tf.config import require
+from albert_tf.config import UserError
 
 
 class Fault(NamedTuple):
@@ -111,25 +111,25 @@ class CorpusReport:
 
         `skip_header_lines` is that of the files, for the message.
         """
-        allowed = self.bad_fraction <= max_bad_fraction
+        if self.bad_fraction <= max_bad_fraction:
+            return
         empty = self.first_locations.keys() == {"bad/empty_documents"}
-        require(
-            allowed or not empty or self.counts["documents"] > 0,
-            "The input has no text"
-            + (
-                f" behind the {skip_header_lines} lines that "
-                "--skip_header_lines leaves out of each file"
-                if skip_header_lines
-                else ""
+        if empty and not self.counts["documents"]:
+            where = ""
+            if skip_header_lines:
+                where = (
+                    f" behind the {skip_header_lines} lines that "
+                    "--skip_header_lines leaves out of each file"
+                )
+            raise UserError(
+                f"The input has no text{where} (first: "
+                f"{self.first_locations['bad/empty_documents']})."
             )
-            + f" (first: {self.first_locations.get('bad/empty_documents')}).",
-        )
         remedies = ", ".join(
             FAULTS[reason].remedy for reason in self.first_locations
         )
-        require(
-            allowed,
+        raise UserError(
             f"{self._share()}: {', '.join(self._faults().values())}; "
             f"max_bad_fraction={max_bad_fraction:g} is allowed. Either "
-            f"{remedies}, or raise --max_bad_fraction.",
+            f"{remedies}, or raise --max_bad_fraction."
         )

@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
+from albert_tf.text.character_class import CharacterClass
+
 
 class SentenceSplitter(abc.ABC):
     """Splits paragraphs into sentences; one without parameters by default."""
@@ -118,21 +120,15 @@ _TERMINAL_END = re.compile(
 )
 
 
-def _stand_ins(code_points: str, character: str) -> dict[str, str]:
-    """Returns `character` for each of "10a56-10a57 16af5", in hexadecimal."""
-    found = {}
-    for part in code_points.split():
-        first, _, last = part.partition("-")
-        numbers = range(int(first, 16), int(last or first, 16) + 1)
-        found.update(dict.fromkeys(map(chr, numbers), character))
-    return found
-
-
 # With characters beyond the Basic Multilingual Plane in a set `re` is a hundred
 # times slower; these stand for them, one for one.
 _STAND_INS = {
-    **_stand_ins(_TERMINALS_BEYOND, "\u3002"),
-    **_stand_ins(_CLOSING_BEYOND, "\u201d"),
+    chr(code): character
+    for ranges, character in (
+        (_TERMINALS_BEYOND, "\u3002"),
+        (_CLOSING_BEYOND, "\u201d"),
+    )
+    for code in CharacterClass.parse(ranges).codes
 }
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
 _ASCII_MARK = re.compile("[.!?]")

@@ -69,11 +69,8 @@ def build_page(
         sections.append(_near_pairs(plan, result.near_pairs, open_file))
     sections.append(Section("Lengths", list(_lengths(result))))
     sections.append(Section("Settings", [_settings(plan), _versions()]))
-    return Page("Pretraining data", [introduction, *_warnings(plan)], sections)
-
-
-def _warnings(plan: BuildPlan) -> list[Part]:
-    return [Paragraph(warning) for warning in plan.warnings]
+    warnings = map(Paragraph, plan.warnings)
+    return Page("Pretraining data", [introduction, *warnings], sections)
 
 
 def _shares(metadata: Mapping[str, Any]) -> Table:

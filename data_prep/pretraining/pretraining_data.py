@@ -158,8 +158,9 @@ def build_pretraining_data(
             settings=settings,
             max_bad_fraction=max_bad_fraction,
         )
-        write_page = _write_page if report else None
-        return _carry_out(plan, engine, tokenizer, directory, log, write_page)
+        return _carry_out(
+            plan, engine, tokenizer, directory, log, report=report
+        )
 
 
 def _carry_out(
@@ -168,7 +169,8 @@ def _carry_out(
     tokenizer: Tokenizer,
     directory: BuildDirectory,
     log: Log,
-    write_page: Callable[..., None] | None,
+    *,
+    report: bool,
 ) -> dict[str, Any]:
     """Writes what a plan has; returns the metadata."""
     if faults := plan.report.describe_faults():
@@ -191,11 +193,11 @@ def _carry_out(
         for warning in _single_documents(plan, result):
             log(warning)
         metadata = make_metadata(plan, tokenizer, result)
-        if write_page:
+        if report:
             page = functools.partial(
                 build_page, plan, result, metadata, engine.open_file
             )
-            write_page(directory, page, log)
+            _write_page(directory, page, log)
         directory.finish(metadata)
     directory.files.remove_tree(directory.work_path)
     return metadata

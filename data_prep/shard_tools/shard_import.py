@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, lookup, require
-from albert_tf.io.directories import new_directory
+from albert_tf.io.directories import new_directory, path_on_disk
 from albert_tf.io.json_files import write_json
 from albert_tf.records.schemas import namer_of, parse_columns
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
@@ -60,8 +60,7 @@ def import_shards(
         SENTENCE_OBJECTIVES, sentence_objective, "sentence_objective"
     )
     files = _files_by_split(inputs, eval_inputs)
-    # A directory cannot be renamed to a link.
-    output_dir = os.path.realpath(output_dir)
+    output_dir = path_on_disk(output_dir)
     require(
         not os.path.exists(output_dir)
         or (os.path.isdir(output_dir) and not os.listdir(output_dir)),

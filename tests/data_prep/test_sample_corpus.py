@@ -281,6 +281,13 @@ def test_more_is_held_out_for_enough_passages(
     assert hold_out(modules[::-1])[1] == out[::-1]
 
 
+def test_a_bucket_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^gs://B/corpus is in a bucket"):
+        build_sample_corpus("gs://B/corpus")
+    assert not (tmp_path / "gs:").exists()
+
+
 def test_a_package_without_prose_for_the_task_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(sample_corpus, "PASSAGE_WORDS", (900, 999))
     with pytest.raises(UserError, match="'blue' has too little prose"):

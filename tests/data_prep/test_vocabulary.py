@@ -12,7 +12,7 @@ from sentencepiece import sentencepiece_model_pb2
 from albert_tf.config import UserError
 from albert_tf.text.tokenizer import load_tokenizer
 from data_prep import vocabulary
-from data_prep.vocabulary import train_vocabulary
+from data_prep.vocabulary import check_output_directory, train_vocabulary
 
 
 def read_files(directory):
@@ -153,6 +153,17 @@ def test_foreign_directory_is_left_alone(tmp_path, sentences):
         train_vocabulary(sentences, tmp_path / "file", vocab_size=100)
 
 
+def test_a_bucket_is_refused(tmp_path, sentences, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    message = "^gs://B/vocab is in a bucket, which cannot rename the directory"
+    with pytest.raises(UserError, match=message):
+        train_vocabulary(sentences, "gs://B/vocab", vocab_size=100)
+    # bin.train_vocab asks before it reads the corpus.
+    with pytest.raises(UserError, match=message):
+        check_output_directory("gs://B/vocab")
+    assert os.listdir(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("vocab_size", "expected"),
     [
@@ -234,6 +245,23 @@ def test_marks_by_which_words_differ_are_warned_of(
         "pointed Hebrew) words differ by them: --keep_accents keeps them."
     )
     assert warnings == ([expected] if number else [])
+
+
+def test_lines_with_the_reserved_sign_are_learned(tmp_path, sentences):
+    lines = [*sentences, *["xyz \u2585 xyz\u2585xyz"] * 100]
+    train_vocabulary(lines, tmp_path / "v", vocab_size=100)
+    tokenizer = load_tokenizer(tmp_path / "v")
+    assert tokenizer.unk_id not in tokenizer.encode("xyz")
+
+
+def test_a_trainer_may_log_before_it_reads(tmp_path, monkeypatch):
+    talkative = "import sys; print('x' * 10**6, file=sys.stderr); " + (
+        "sys.exit('read ' + str(len(sys.stdin.read())))"
+    )
+    monkeypatch.setattr(vocabulary, "_TRAINER", talkative)
+    # Each is more than a pipe holds.
+    with pytest.raises(UserError, match=r"train: read 1000000$"):
+        train_vocabulary(["a" * 99] * 10_000, tmp_path / "v", vocab_size=100)
 
 
 def test_a_killed_trainer_is_one_line(tmp_path, sentences, monkeypatch):

@@ -56,6 +56,18 @@ def test_a_file_is_unpacked_whatever_it_is_called(tmp_path, suffix, content):
         assert read(path) == content + b"end"
 
 
+def test_frames_that_are_skipped(tmp_path):
+    # pzstd writes each frame behind one that has its size.
+    def skipped(kind, data):
+        return bytes([0x50 + kind]) + b"*M\x18\4\0\0\0" + data
+
+    first, second = map(PACK[".zst"], (CONTENT, b"end"))
+    packed = skipped(0, b"size") + first + skipped(15, b"size") + second
+    for name in ("a.txt.zst", "a.txt"):
+        (tmp_path / name).write_bytes(packed)
+        assert read(tmp_path / name) == CONTENT + b"end"
+
+
 @pytest.mark.parametrize("suffix", PACK)
 def test_a_cut_file_is_refused_in_one_line(tmp_path, suffix):
     packed = PACK[suffix](CONTENT)

@@ -130,6 +130,8 @@ def test_the_lists_of_transformers_4(tiny_tokenizer, tmp_path, has_decoder):
     ("tokens", "message"),
     [
         ([("a", 201)], r"'a' has the id 201; expected 200, the next one\."),
+        ([("a", -1)], r"'a' has the id -1; expected 200, the next one\."),
+        ([(5, 200)], r"token of id 200 to be a text, got 5\."),
         (
             [("X", 200), ("x", 201)],
             r"'x', found after the clean-up of texts, is another",

@@ -18,6 +18,7 @@ from albert_tf.config import UserError
 from albert_tf.io.json_files import read_json
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.tokenizer_base import AddedToken
 from albert_tf.text.tokenizer_json import MERGED_COMMA
 
 BYTES = {"byte_fallback": True, "vocab_size": 400}
@@ -94,6 +95,28 @@ def test_bytes_of_a_unigram(text):
     ids = trained("unigram", **BYTES).encode(text)
     assert theirs.encode(text, add_special_tokens=False).ids == ids
     assert read.encode(text) == ids
+
+
+@pytest.mark.parametrize("has_piece", [False, True])
+def test_tokens_added_to_merges_there_and_back(tmp_path, has_piece):
+    bpe = trained("bpe")
+    names = ["caba", "bacab"]
+    ids = [bpe.vocab_size, bpe.vocab_size + 1]
+    if has_piece:
+        # transformers adds no other token where a piece has the text.
+        pieces = bpe.pieces(range(bpe.vocab_size))
+        names = [next(p for p in pieces if len(p) == 3 and p.isalpha())]
+        ids = [pieces.index(names[0])]
+    ours = bpe.with_added_tokens(
+        AddedToken(name, i, is_cleaned=True)
+        for name, i in zip(names, ids, strict=True)
+    )
+    text = f"abc {names[0]} bb{names[0]}a ca bacab"
+    assert set(ids) < set(ours.encode(text))
+    theirs = opened(ours)
+    found = theirs.encode(text, add_special_tokens=False).ids
+    read = load_tokenizer(resaved(ours, tmp_path))
+    assert ours.encode(text) == found == read.encode(text)
 
 
 @settings(deadline=None, max_examples=40)
@@ -182,6 +205,12 @@ def test_models_without_a_counterpart(tmp_path, capsys, kind, change, reason):
     assert load_tokenizer(tmp_path).fingerprint == ours.fingerprint
     config = read_json(tmp_path / "tokenizer_config.json")
     assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
+
+
+def test_merges_take_no_new_words():
+    message = "of type unigram, or a WordPiece one, got BPE, which would never"
+    with pytest.raises(UserError, match=message):
+        trained("bpe").with_words(["abba"])
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,14 @@ def test_pieces_and_scores_give_the_ids_of_the_model(
         )
 
 
+def test_marks_of_sentences_are_no_text_in_pieces_and_scores(tmp_path):
+    special = ["<unk>", "<s>", "</s>", "[CLS]", "[SEP]", "[MASK]", "<pad>"]
+    rows = [*(f"{piece}\t0\n" for piece in special), "▁a\t-1\n"]
+    (tmp_path / "m.vocab").write_text("".join(rows), "utf-8")
+    loaded = load_tokenizer(tmp_path / "m.vocab")
+    assert loaded.encode("a <s>") == [7, 0]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -282,6 +282,7 @@ def nested(*steps):
         ("tiny", {"model": {"type": [3]}}, r"of type Unigram or .* got \[3\]"),
         ("tiny", {"model": 3}, "expected a model of type Unigram .* got None"),
         ("tiny", {"model": {"unk_id": 10**9}}, DAMAGED),
+        ("tiny", {"model": {"unk_id": -1}}, DAMAGED),
         ("tiny", {"pre_tokenizer": None}, "the pre_tokenizer None is not"),
         (
             "tiny",

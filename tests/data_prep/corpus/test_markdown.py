@@ -19,6 +19,10 @@ def clean_markdown(text):
         ("_he said_, (_softly_), '_so_'", "he said, (softly), 'so'"),
         ("snake_case and __init__", "snake_case and init"),
         ("2 * 3 * 4", "2 * 3 * 4"),
+        ("2*3=6 for C*-algebras", "2*3=6 for C*-algebras"),
+        ("C*-algebras, A*-search", "C*-algebras, A*-search"),
+        ("un*believ*able and a*b", "unbelievable and ab"),
+        ("*begun here\nand ended* there", "begun here\nand ended there"),
         ("one\n\n* * *\n\ntwo", "one\n\n\n\ntwo"),
         ("one\n---\ntwo", "one\n\ntwo"),
         ("Title\n=====", "Title\n"),
@@ -54,6 +58,8 @@ def clean_markdown(text):
         ("<!<!-- x -->-- a -->", "<!-- a -->"),
         ("```\n<!-- x\n```\n-->\n```\nb", "\nb"),
         ("```a`b\nc\n```\nd", "```a`b\nc\n```\nd"),
+        ("~~~ sh\nx\n```\n~~~~ \nb", "\nb"),
+        ("~~~\na\n```\nb", "~~~\na\n```\nb"),
         ("   ``` \na\n``` b\n ```\t\nc\n```\nd", "\nc\n```\nd"),
         ("", ""),
     ],
@@ -64,7 +70,7 @@ def test_markdown_loses_its_marks(marked, plain):
 
 def test_what_is_long_open_stays(monkeypatch):
     monkeypatch.setattr(markdown, "MAX_SPAN_CHARS", 30)
-    for opens, closes in (("<!--", "-->"), ("```", "```")):
+    for opens, closes in (("<!--", "-->"), ("```", "```"), ("~~~", "~~~")):
         near = [opens, *["12345"] * 5, closes, "end"]
         assert clean_markdown("\n".join(near)) == "\nend"
         far = [opens, *["12345"] * 8, closes, "end"]
@@ -78,9 +84,10 @@ def test_what_is_open_does_not_hide_what_is_closed(monkeypatch):
     assert clean_markdown("\n".join(lines)) == "\n".join(kept)
 
 
-HOSTILE = ["<!--\n", "<!-- ", "```\n~", "```x\n", "#  #", "[", "[a](", "[a][",
-           "[a](b ", '[a](b "', "![", "_", "*", "_a", "a*", "\\", "> ", "- ",
-           "-=*_", "|", "`", "\t", "# a" + " " * 1000 + "b"]  # fmt: skip
+HOSTILE = ["<!--\n", "<!-- ", "```\n~", "```x\n", "~~~x\n", "#  #", "[",
+           "[a](", "[a][", "[a](b ", '[a](b "', "![", "_", "*", "_a", "a*",
+           "a*-", "\\", "> ", "- ", "-=*_", "|", "`", "\t",
+           "# a" + " " * 1000 + "b"]  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

@@ -211,6 +211,13 @@ def test_arguments_that_do_not_fit_are_refused(
     assert os.listdir(tmp_path) == ["theirs"]
 
 
+def test_a_bucket_is_refused(originals, tokenizer_dir, monkeypatch):
+    monkeypatch.chdir(originals)
+    with pytest.raises(UserError, match=r"^gs://B/shards is in a bucket"):
+        import_shards(["wiki.a"], "gs://B/shards", tokenizer_dir=tokenizer_dir)
+    assert not (originals / "gs:").exists()
+
+
 def test_a_link_is_the_file_that_it_names(originals, run_import):
     (originals / "latest").symlink_to("wiki.a")
     metadata = run_import(originals)

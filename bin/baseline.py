@@ -24,10 +24,10 @@ def define_flags() -> None:
 
 def main() -> None:
     task = tasks.chosen()
-    train = task.read(FLAGS.data_dir, "train")
+    train = task.read_labelled(FLAGS.data_dir, "train")
     metrics = {}
     for ending, split in task.evaluated.items():
-        held_out = task.read(FLAGS.data_dir, split)
+        held_out = task.read_labelled(FLAGS.data_dir, split)
         scored = baseline_scores(
             task, train, held_out, cache_dir=FLAGS.feature_cache
         )

@@ -101,8 +101,8 @@ def define_flags() -> None:
         "Columns of a table or JSON lines, as role=name with the roles of "
         "bin.finetune: text (once or twice); question and context; context, "
         "question (or none) and choice (for each); words, a list of them, for "
-        "tag; word=1, the number of a column of a .conll file. A label, number "
-        "or tags are not read. Default: the columns of "
+        "tag; word=1, the number of a column of a .conll file. A label, "
+        "number, tags or entities are not read. Default: the columns of "
         "fine-tuning, in the model's task.json; or those with these names, "
         "text_pair for a second text; or else those beside label.",
     )
@@ -345,6 +345,10 @@ def main() -> None:
     require(
         not FLAGS.pooling or FLAGS.mode == "embed",
         f"--pooling is for --mode=embed; {FLAGS.mode} has no vectors.",
+    )
+    require(
+        not FLAGS["top_k"].present or FLAGS.mode == "fill-mask",
+        f"--top_k is for --mode=fill-mask; {FLAGS.mode} fills no masks.",
     )
     is_table = _table_ending() is not None
     check_output(FLAGS.output, FLAGS.mode, of_table=is_table)

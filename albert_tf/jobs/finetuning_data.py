@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import FinetuneConfig, Log, UserError, listed, require
+from albert_tf.config import FinetuneConfig, Log, listed, require
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.tasks.base import Task
@@ -67,18 +67,10 @@ def read_examples(
 
     Raises UserError for one without a label.
     """
-    examples = {
-        split: task.read(data_dir, split, log)
+    return {
+        split: task.read_labelled(data_dir, split, log)
         for split in (TRAIN, *task.evaluated.values())
     }
-    for split, of_split in examples.items():
-        for example in of_split:
-            if not task.kind.has_label(example):
-                raise UserError(
-                    f"{example.location} {task.kind.without_label}; {split} "
-                    f"examples of {task.name} need one."
-                )
-    return examples
 
 
 def in_both_orders(task: Task, examples: Sequence[Any]) -> Sequence[Any]:

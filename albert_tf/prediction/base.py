@@ -82,8 +82,6 @@ class BasePredictor(abc.ABC):
     pooling: str
     # The maximum length of a text, for messages.
     max_length: str
-    # The labels of `sentence_order`.
-    sentence_orders = SENTENCE_ORDERS
     # Names of the classes; empty for models without.
     labels: list[str]
     # Whether the model's task is on pairs of texts; None if unknown.

@@ -1,6 +1,7 @@
 """The texts that a prediction is made for: rows of a form, `Form`."""
 
 import dataclasses
+import sys
 from typing import Any
 
 from albert_tf.config import UserError
@@ -14,7 +15,7 @@ class Input:
 
     `error` says why there can be no prediction, if so. `row` is that of a
     table, in its form. Texts without an error have their `location`. `words`
-    are those of a text that is not divided at its blanks.
+    are those of a text that is divided already.
     """
 
     texts: tuple[str, ...]
@@ -31,30 +32,28 @@ class Form:
     Attributes:
         columns: their names, in a table that is written, and by default in
             one that is read.
-        counts: numbers of them; None: the predictor checks it.
+        counts: numbers of them.
         tabs: the most tabs between them on a line; -1: any number.
         expected: description of them, for messages.
         roles: of columns in --columns, in the order of the texts.
         optional: those of them that may be left out.
         needs_each: whether no text may be empty; else one may be.
-        fewest: texts, where `counts` is None.
     """
 
     columns: tuple[str, ...]
-    counts: range | None
+    counts: range
     tabs: int
     expected: str
     roles: tuple[str, ...] = ("text",)
     optional: tuple[str, ...] = ()
     needs_each: bool = False
-    fewest: int = 0
 
     def checked(self, texts: tuple[str, ...], location: str) -> Input:
         """Returns the texts; with an error if empty or of another number."""
         is_enough = all if self.needs_each else any
         if not is_enough(map(str.strip, texts)):
             return Input(texts, RowError(location, EMPTY))
-        if len(texts) in (self.counts or range(self.fewest, len(texts) + 1)):
+        if len(texts) in self.counts:
             return Input(texts, location=location)
         error = f"{location}: expected {self.expected}, got {len(texts)}."
         return Input(texts, UserError(error))
@@ -89,10 +88,9 @@ QUESTION = Form(
 )
 CHOICES = Form(
     ("context", "choices"),
-    None,
+    range(3, sys.maxsize),
     -1,
     "a text and two choices or more with tabs between them",
     ("context", "question", "choice"),
     ("question",),
-    fewest=3,
 )

@@ -10,9 +10,9 @@ from albert_tf.prediction.forms import WORDS, Form, Input
 from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.custom import columns_flag
 from albert_tf.tasks.examples import WordsExample
+from albert_tf.tasks.formats.choice_rows import with_question
 from albert_tf.tasks.formats.column_inference import infer_columns
 from albert_tf.tasks.formats.json_values import shown_json
-from albert_tf.tasks.formats.race import question_with_option
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import (
     AS_BY_DEFAULT,
@@ -22,7 +22,7 @@ from albert_tf.tasks.formats.rows import (
 )
 
 # Roles of columns that predictions do not read.
-UNREAD_ROLES = ("label", "labels", "number", "tags")
+UNREAD_ROLES = ("label", "labels", "number", "tags", "entities")
 
 
 def columns_of_texts(
@@ -65,7 +65,8 @@ def _roles(columns: Sequence[str], form: Form) -> Roles:
     missing = [r for r in form.roles if r not in (*roles, *form.optional)]
     number = len([*itertools.chain(*found.values())])
     require(
-        not missing and (form.counts is None or number in form.counts),
+        # One column may have all choices, as a list.
+        not missing and ("choice" in form.roles or number in form.counts),
         f"{columns_flag(columns)}: expected {form.expected}, as "
         f"{' and '.join(form.roles)}.",
     )
@@ -88,7 +89,7 @@ def _inferred(
         named = zip(needed, form.columns, strict=True)
         return {role: [name] for role, name in named} | asked
     known = [name for name in form.columns if name in names]
-    if form.counts is None or len(known) in form.counts:
+    if len(known) in form.counts:
         return {"text": known}
     label = next((n for n in (LABEL_COLUMN, LABELS_COLUMN) if n in names), "")
     require(
@@ -100,7 +101,7 @@ def _inferred(
     rows = Rows(path, [first], BadRows(), AS_BY_DEFAULT, log)
     texts = infer_columns(rows, label=label)["text"]
     require(
-        form.counts is None or len(texts) in form.counts,
+        len(texts) in form.counts,
         f"{path}: expected {form.expected}, got the columns "
         f"{listed(texts, 12)}; name them with --columns.",
     )
@@ -122,19 +123,15 @@ def texts_of(row: Record, roles: Roles) -> list[str]:
     if "choice" not in roles:
         return [row.text(name) for name in itertools.chain(*roles.values())]
     choices, _ = row.choices(roles["choice"])
-    asked = roles.get("question", ())
-    context, *questions = row.example_texts([*roles["context"], *asked])
-    for question in questions:
-        choices = [question_with_option(question, c) for c in choices]
+    context, choices = with_question(row, roles, choices)
     return [context, *choices]
 
 
 def words_input(words: Sequence[str], location: str, form: Form) -> Input:
     """Returns words that are divided already as a text.
 
-    It is divided into them again, except for those with blanks in them, with
-    which the input has the words themselves. Raises RowError for a word of
-    nothing else.
+    For the form WORDS with the words themselves, since the model may divide
+    the text otherwise. Raises RowError for a word of nothing but blanks.
     """
     for word in words:
         if not word.strip():
@@ -145,7 +142,7 @@ def words_input(words: Sequence[str], location: str, form: Form) -> Input:
             )
     text = " ".join(words)
     found = form.checked((text,), location)
-    if form != WORDS or len(text.split()) == len(words):
+    if form != WORDS:
         return found
     ends = [*itertools.accumulate(len(word) + 1 for word in words)]
     spans = tuple(

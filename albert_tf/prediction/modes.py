@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from albert_tf.prediction.base import BasePredictor
+from albert_tf.prediction.base import SENTENCE_ORDERS, BasePredictor
 from albert_tf.prediction.forms import (
     CHOICES,
     PAIR,
@@ -167,7 +167,7 @@ MODES = {
         fields=_order_fields,
         columns=("label",),
         added=_OF_CLASSES,
-        labels=lambda predictor: predictor.sentence_orders,
+        labels=lambda predictor: SENTENCE_ORDERS,
     ),
     "embed": Mode(
         SINGLE,

@@ -98,15 +98,16 @@ def write_rows(
     ending = ending_of(name)
     if ending == NPY:
         write_array(file, rows)
-    elif ending in DELIMITERS:
-        delimiter = DELIMITERS[ending]
-        for row in _table(rows, mode, form, list(labels)):
-            line = delimiter.join(quoted(str(c), delimiter) for c in row)
-            file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
-    else:
-        for line in json_lines(rows, mode):
-            # JSON can hold lone surrogates, and UTF-8 cannot.
-            file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+        return
+    lines = json_lines(rows, mode)
+    if delimiter := DELIMITERS.get(ending):
+        lines = (
+            delimiter.join(quoted(str(c), delimiter) for c in row)
+            for row in _table(rows, mode, form, list(labels))
+        )
+    for line in lines:
+        # JSON can hold lone surrogates, and UTF-8 cannot.
+        file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
 
 
 def json_lines(rows: Rows, mode: Mode) -> Iterator[str]:

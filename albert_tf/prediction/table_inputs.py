@@ -71,12 +71,13 @@ def read_table(
     reading = Reading(quoting)
     num = None
     mark = False
-    if lines is None and ending in DELIMITERS:
+    if lines is None and ending in (*DELIMITERS, JSON_LINES):
         require(
             not files.exists(path) or files.isfile(path),
             f"{path} is no regular file, and a table is read twice; give "
             f"--input=- with --input_format={ending.removeprefix('.')}.",
         )
+    if lines is None and ending in DELIMITERS:
         checked = open_rows(path, log, reading, ending=ending)
         num = sum(1 for _ in checked.rows)
         log = silent

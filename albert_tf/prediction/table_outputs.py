@@ -59,7 +59,7 @@ def write_table(
         return
     own = columns_of(table)
     names = [name for name, _ in own]
-    columns = _Columns(mode, labels, True, {*names})
+    columns = _Columns(mode, labels, {*names})
     columns.report(table.path, log)
     found = ((item, columns.cells(found)) for item, found in rows)
     if ending == PARQUET:
@@ -78,13 +78,13 @@ def json_rows(rows: Rows, mode: Mode, table: Table, log: Log) -> Iterator[str]:
     An error is there where there is one.
     """
     names = [name for name, _ in columns_of(table)]
-    columns = _Columns(mode, (), False, {*names})
+    columns = _Columns(mode, None, {*names})
     columns.report(table.path, log)
     for item, prediction in rows:
         own = values_of(item, names)
         if not columns.types.keys().isdisjoint(own):
             # The columns of lines on standard input are not known before.
-            columns = _Columns(mode, (), False, {*columns.taken, *own})
+            columns = _Columns(mode, None, {*columns.taken, *own})
             columns.report(item.row[0], log)
         cells = columns.cells(prediction)
         found = {n: v for n, v in cells.items() if v is not None}
@@ -101,20 +101,20 @@ def json_rows(rows: Rows, mode: Mode, table: Table, log: Log) -> Iterator[str]:
 class _Columns:
     """The columns that a table gets.
 
-    `taken` are the names that it has. A `flat` form has a column for the
-    probability of each label, others an object. `types` are those of the new
+    `taken` are the names that it has. `labels` are those whose probabilities
+    have columns; None: they are an object. `types` are those of the new
     columns, by their names.
     """
 
     def __init__(
-        self, mode: Mode, labels: Sequence[str], flat: bool, taken: set[str]
+        self, mode: Mode, labels: Sequence[str] | None, taken: set[str]
     ) -> None:
         self.taken = taken
-        self._mode, self._labels = mode, labels if flat else ()
+        self._mode, self._labels = mode, labels or ()
         types = {
             name: kind
             for name, kind in mode.added.items()
-            if not (flat and kind == "object")
+            if labels is None or kind != "object"
         }
         types |= dict.fromkeys(map(_probability, self._labels), "double")
         types[_ERROR] = "string"

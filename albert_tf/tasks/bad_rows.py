@@ -83,11 +83,11 @@ class BadRows:
         if len(self._errors) == 1:
             return str(self._errors[0])
         errors = sorted(self._errors, key=_line)
-        places = [error.location.rpartition(":") for error in errors]
-        paths = {path for path, *_ in places}
+        places = [_path_and_line(error.location) for error in errors]
+        paths = {path if line else "" for path, line in places}
         shared = paths.pop() if len(paths) == 1 else ""
         by_reason: dict[str, list[str]] = {}
-        for error, (*_, line) in zip(errors, places, strict=True):
+        for error, (_, line) in zip(errors, places, strict=True):
             place = line if shared else error.location
             entries = by_reason.setdefault(error.reason, [])
             entries.append(f"{place}{error.detail}")
@@ -127,5 +127,11 @@ def _some(entries: Sequence[str], most: int, are_lines: bool) -> str:
 
 
 def _line(error: RowError) -> int:
-    line = error.location.rpartition(":")[2]
-    return int(line) if line.isdecimal() else 0
+    return int(_path_and_line(error.location)[1] or 0)
+
+
+def _path_and_line(location: str) -> tuple[str, str]:
+    """Returns the file of a row, and the number of its line or ""."""
+    path, _, line = location.rpartition(":")
+    # That of a text in a folder is a path alone, which may begin with gs:.
+    return (path, line) if line.isdecimal() else (location, "")

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from albert_tf.config import Log, require
+from albert_tf.config import Log, UserError, require
 from albert_tf.tasks.kinds.base import Kind, Metric
 
 
@@ -84,6 +84,23 @@ class Task:
             f"{', '.join(self.reader.splits)}.",
         )
         return self.reader.read(data_dir, split, log)
+
+    def read_labelled(
+        self, data_dir: str, split: str, log: Log = print
+    ) -> Sequence[Any]:
+        """Returns the examples of a split, all of which have a label.
+
+        Raises:
+            UserError: for an example without one, and as `read` does.
+        """
+        examples = self.read(data_dir, split, log)
+        for example in examples:
+            if not self.kind.has_label(example):
+                raise UserError(
+                    f"{example.location} {self.kind.without_label}; {split} "
+                    f"examples of {self.name} need one."
+                )
+        return examples
 
 
 def recipe(

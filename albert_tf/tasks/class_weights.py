@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from albert_tf.config import listed, require, shown
+from albert_tf.config import UserError, listed, require, shown
 
 BALANCED = "balanced"
 # Share of a class from which on the others are easily missed.
@@ -35,7 +35,13 @@ def class_weights(
         return balanced(counts)
     found: dict[str, float] = {}
     advice = _QUOTES if any("," in label for label in labels) else ""
-    for entry in next(csv.reader([text])):
+    try:
+        entries = next(csv.reader([text], skipinitialspace=True))
+    except csv.Error:
+        raise UserError(
+            f"class_weights={shown(text)}: expected a single line."
+        ) from None
+    for entry in entries:
         label, _, number = (part.strip() for part in entry.rpartition(":"))
         require(
             label in labels,

@@ -72,7 +72,14 @@ class FeatureBuilder:
         self._check_labels(examples, training)
         for warning in self.kind.warnings(examples, training=training):
             self.log(warning)
-        features = self._load_or_build(examples, training)
+        features = cached(
+            self.cache_dir,
+            lambda: self._description(examples, training),
+            lambda: self._build_all(examples, training),
+            arrays_of=arrays_of,
+            value_of=features_of,
+            log=self.log,
+        )
         if features.truncated:
             first = examples[features.truncated[0]].location
             names = ["max_seq_length", *self.kind.lengths]
@@ -126,18 +133,6 @@ class FeatureBuilder:
             f"the model's vocabulary (first: {location}), which cannot "
             "distinguish them; start from a model whose vocabulary knows the "
             "text: this one extended by bin.extend_vocab, or another."
-        )
-
-    def _load_or_build(
-        self, examples: Sequence[Any], training: bool
-    ) -> Features:
-        return cached(
-            self.cache_dir,
-            lambda: self._description(examples, training),
-            lambda: self._build_all(examples, training),
-            arrays_of=arrays_of,
-            value_of=features_of,
-            log=self.log,
         )
 
     def _build_all(self, examples: Sequence[Any], training: bool) -> Features:

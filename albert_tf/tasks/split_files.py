@@ -49,27 +49,10 @@ class SplitFiles:
         is_whole = not found and split != "dev"
         if is_whole:
             found = self._whole(data_dir)
+        if not found:
+            raise UserError(self._missing(data_dir, split))
         if len(found) == 1:
             return found[0]
-        names = [split + extension for extension in self.extensions]
-        if self.extensions == EXTENSIONS:
-            names.append("folder of .txt files for each class")
-        stored = listed(_shown_names(data_dir), 12)
-        advice = _advice(data_dir, split, self.extensions)
-        require(
-            bool(found) or not files.isfile(data_dir),
-            f"{data_dir} is a file, expected a directory with "
-            f"{' or '.join(names)}.",
-        )
-        require(
-            bool(stored or found),
-            f"{data_dir} does not exist, or is an empty directory.",
-        )
-        require(
-            bool(found),
-            f"{data_dir} has no {' or '.join(names)}, which the task needs; it "
-            f"holds {stored}.{advice}{self.advice}",
-        )
         if is_whole:
             raise UserError(
                 f"{data_dir} has {listed(map(os.path.basename, found))}; call "
@@ -77,6 +60,25 @@ class SplitFiles:
             )
         raise UserError(
             f"{' and '.join(found)} both exist; remove all but one."
+        )
+
+    def _missing(self, data_dir: str, split: str) -> str:
+        """Returns the message that a directory has no files of a split."""
+        names = [split + extension for extension in self.extensions]
+        if self.extensions == EXTENSIONS:
+            names.append("folder of .txt files for each class")
+        expected = " or ".join(names)
+        if files.isfile(data_dir):
+            return (
+                f"{data_dir} is a file, expected a directory with {expected}."
+            )
+        stored = listed(_shown_names(data_dir), 12)
+        if not stored:
+            return f"{data_dir} does not exist, or is an empty directory."
+        advice = _advice(data_dir, split, self.extensions)
+        return (
+            f"{data_dir} has no {expected}, which the task needs; it holds "
+            f"{stored}.{advice}{self.advice}"
         )
 
     def has(self, data_dir: str, split: str) -> bool:

@@ -130,7 +130,8 @@ class HeldOut:
             for name, dev in ((TRAIN, False), (DEV, True))
         }
         advice = ""
-        if self.labelled and len(set(map(_label, examples))) == len(examples):
+        labels = set(map(_label, examples))
+        if self.labelled and 1 < len(labels) == len(examples):
             advice = " Each has a label of its own; is that the right column?"
         require(
             all(found.values()),
@@ -284,7 +285,8 @@ def _group(example: Any) -> str:
         return context
     if texts := getattr(example, "texts", None):
         return "\0".join(sorted(texts))
-    return "\0".join(example.words)
+    # A question may have an empty context.
+    return "\0".join(getattr(example, "words", ()))
 
 
 def _label(example: Any) -> str:

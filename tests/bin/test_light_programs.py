@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from question_fixtures import squad_json
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = sorted(
@@ -81,6 +82,16 @@ def test_shards_of_a_task_are_built_without_tensorflow(
     ends, output = run([["build_finetuning_data", *flags]])
     assert ends == {"build_finetuning_data": "None []"}, output
     assert (tmp_path / "shards" / "metadata.json").is_file()
+
+
+def test_a_baseline_is_of_labelled_examples(tmp_path):
+    answered = {"id": "a", "question": "Which?", "answers": []}
+    (tmp_path / "train.json").write_text(squad_json(answered))
+    del answered["answers"]
+    (tmp_path / "dev.json").write_text(squad_json(answered))
+    flags = ["--task=SQuAD2.0", f"--data_dir={tmp_path}"]
+    _, output = run([["baseline", *flags]])
+    assert "has no answers, and no empty list of them; dev exam" in output
 
 
 @pytest.mark.slow

@@ -314,6 +314,13 @@ def test_a_header_and_an_unknown_column_write_nothing(model_dir, predict):
     assert (done.status, lines) == (1, [])
 
 
+def test_pieces_of_masks_are_counted_in_their_mode_alone(model_dir, predict):
+    done, _ = predict("embed", model_dir("pretraining"), ["a"], "--top_k=3")
+    assert done.error == (
+        "predict: --top_k is for --mode=fill-mask; embed fills no masks."
+    )
+
+
 def test_a_table_like_that_of_fine_tuning(model_dir, predict, tmp_path):
     directory = model_dir("classification", False)
     rows = [

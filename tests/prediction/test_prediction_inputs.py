@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import pytest
 
@@ -350,6 +351,27 @@ def test_lists_of_words(tmp_path, columns):
     ]
 
 
+def test_words_that_are_divided_stay_so(tmp_path):
+    content = '{"tokens": ["U.S.", "won"]}'
+    (found,) = of_table(tmp_path, "a.jsonl", content, WORDS, "words=tokens")
+    assert found.words.words == ("U.S.", "won")
+
+
+def test_entities_of_the_models_task_are_not_read(tmp_path):
+    content = '{"body": "Mia met Bo.", "text": "id-7"}'
+    columns = ["text=body", "entities=spans"]
+    assert of_table(tmp_path, "a.jsonl", content, WORDS, of_model=columns) == [
+        Input(("Mia met Bo.",))
+    ]
+
+
+def test_a_pipe_of_json_is_not_empty(tmp_path):
+    path = tmp_path / "a.jsonl"
+    os.mkfifo(path)
+    with pytest.raises(UserError, match="is no regular.*--input_format=jsonl"):
+        read_table(str(path), (), "csv", print)
+
+
 def test_texts_beside_lists_of_words(tmp_path):
     columns = ["words=tokens", "tags=tags"]
     assert of_table(
@@ -417,7 +439,6 @@ def test_sentences_of_a_file_of_words(tmp_path):
     inputs = read_sentences(str(path), log=said.append)
     first, last = inputs.read(WORDS, ["word=1", "tag=-1"])
     assert first == Input(("Mia Bo",))
-    assert first.words is None
     assert last.words.words == ("a\u00a0b",)
     assert said.pop() == (
         f"{path}: the words are read from column 1 of 3, as in fine-tuning; "

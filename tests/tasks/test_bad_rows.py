@@ -99,6 +99,18 @@ def test_skipped_rows_are_logged():
     errors_of([]).settle(1, False, pytest.fail)
 
 
+def test_texts_in_folders_of_a_bucket_have_no_lines():
+    def refuse(path):
+        raise RowError(path, "the file has no text")
+
+    bad = BadRows()
+    bad.apply(refuse, ["gs://b/x/1.txt", "gs://b/x/2.txt"])
+    assert message_of(bad.refuse, 1) == (
+        "2 of 3 rows are bad: the file has no text (2: gs://b/x/1.txt, "
+        "gs://b/x/2.txt)."
+    )
+
+
 def test_all_examples_at_once():
     def check(number):
         if number > 2:

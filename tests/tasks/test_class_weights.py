@@ -53,6 +53,11 @@ def test_weights_by_name():
     assert found.tolist() == [0.5, 2, 1]
 
 
+def test_blanks_before_a_quoted_name():
+    found = class_weights('e:3, "c, d:2"', ["c, d", "e"], np.ones(2))
+    assert found.tolist() == [2, 3]
+
+
 def test_a_name_with_a_comma_needs_quotes():
     with pytest.raises(UserError, match="got 'c'. A label with a comma is qu"):
         class_weights("c, d:2", ["c, d", "e"], np.ones(2))
@@ -66,6 +71,7 @@ def test_a_name_with_a_comma_needs_quotes():
             "Balanced",
             "expected balanced, or label:weight for some of air, land",
         ),
+        ("sea:2,\nair:1", r"='sea:2,.nair:1': expected a single line.$"),
         ("ship:2", "for some of air, land, sea, got 'ship:2'.$"),
         (
             "sea:0",

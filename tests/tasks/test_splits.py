@@ -144,6 +144,13 @@ def test_questions_on_one_paragraph_are_on_one_side():
     assert len(dev_of(sentences, dev_fraction=0.1, labelled=False)) == 5
 
 
+def test_questions_on_an_empty_paragraph_are_on_one_side():
+    questions = [Question(str(n), "Who?", "", (), "") for n in range(9)]
+    questions += [Question("a", "Who?", "It.", (), "")]
+    dev = dev_of(questions, dev_fraction=0.1, labelled=False)
+    assert [question.id for question in dev] == ["a"]
+
+
 @pytest.fixture
 def table(write):
     lines = "".join(f"{e.texts[0]},{e.label}\n" for e in EXAMPLES)
@@ -199,6 +206,9 @@ def test_too_few_examples(write):
     path = write("a.csv", "text,label\nx,a\nx,b\n")
     message = "2 examples are too few to hold some .* label of its own; is that"
     with pytest.raises(UserError, match=message):
+        classification_task().read(path, "train", str)
+    path = write("a.csv", "text,label\nx,a\n")
+    with pytest.raises(UserError, match="only text is in training.$"):
         classification_task().read(path, "train", str)
     path = write("a.csv", "text,label\n1,a\n2,b\n3,a\n4,b\n")
     # Before the first of many runs is made.

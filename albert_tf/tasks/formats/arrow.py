@@ -40,13 +40,10 @@ class ArrowRow(NamedTuple):
 
 
 class ArrowTable(NamedTuple):
-    """The schema of a file, its rows, each read when it is due, their number.
-
-    `rows` may be called again.
-    """
+    """A file's schema, its rows, each read when it is due, and their number."""
 
     schema: Any
-    rows: Callable[[], Iterator[ArrowRow]]
+    rows: Iterator[ArrowRow]
     num_rows: int
 
 
@@ -97,7 +94,7 @@ def read_parquet(path: str) -> ArrowTable:
     ]
     return ArrowTable(
         schema,
-        lambda: itertools.chain.from_iterable(t.rows() for t in tables),
+        itertools.chain.from_iterable(table.rows for table in tables),
         sum(sizes),
     )
 
@@ -228,7 +225,7 @@ def _table(
         except (OSError, arrow.ArrowException, ValueError) as error:
             raise UserError(described(path, error)) from None
 
-    return ArrowTable(schema, rows, num_rows)
+    return ArrowTable(schema, rows(), num_rows)
 
 
 def _python_rows(batch: Any) -> Iterator[dict[str, Any]]:

@@ -75,18 +75,28 @@ def choice_examples(
         right = None
         if has_label:
             right = _choice_number(row, label, are_texts)
-        columns = [*roles["context"], *roles.get("question", ())]
-        text, *questions = row.record.example_texts(columns)
-        texts = row.texts
-        for question in questions:
-            texts = [question_with_option(question, text) for text in texts]
-        return ChoiceExample(text, tuple(texts), right, row.record.location)
+        context, texts = with_question(row.record, roles, row.texts)
+        return ChoiceExample(context, tuple(texts), right, row.record.location)
 
     examples = rows.settled(rows.bad.apply(example, found))
     return [
         dataclasses.replace(example, id=str(number))
         for number, example in enumerate(examples)
     ]
+
+
+def with_question(
+    record: Record, roles: Roles, choices: list[str]
+) -> tuple[str, list[str]]:
+    """Returns the context of a row, and its choices after its question.
+
+    These are as they are where no column has the role `question`.
+    """
+    columns = [*roles["context"], *roles.get("question", ())]
+    context, *questions = record.example_texts(columns)
+    for question in questions:
+        choices = [question_with_option(question, c) for c in choices]
+    return context, choices
 
 
 def _choices(record: Record, columns: Sequence[str]) -> _Choices:

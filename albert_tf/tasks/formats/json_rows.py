@@ -122,8 +122,9 @@ def array_elements(
 ) -> Iterator[tuple[str, str]]:
     """Yields the first line's location and the text of each element.
 
-    `lines` are the locations and texts of an array's. Raises UserError, with
-    the location, for what is not JSON between or after the elements.
+    Elements of a single line are numbered. `lines` are the locations and texts
+    of an array's. Raises UserError, with the location, for what is not JSON
+    between or after the elements.
     """
     locations, texts = zip(*lines, strict=True)
     text = "\n".join(texts)
@@ -136,6 +137,7 @@ def array_elements(
         return locations[bisect.bisect(line_ends, position)]
 
     mark, end = ",", text.index("[")
+    numbers = itertools.count(1)
     while mark == ",":
         start = _after_blanks(text, end + 1)
         try:
@@ -146,7 +148,10 @@ def array_elements(
             raise fault(start, str(error)) from None
         # Line feeds are between tokens alone, so that an element is a line of
         # JSON lines.
-        yield location(start), text[start:end].replace("\n", " ")
+        place = location(start)
+        if len(locations) == 1:
+            place += f" (element {next(numbers)})"
+        yield place, text[start:end].replace("\n", " ")
         end = _after_blanks(text, end)
         mark = text[end : end + 1]
         if mark not in (",", "]"):

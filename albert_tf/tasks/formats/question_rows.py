@@ -1,6 +1,7 @@
 """Questions as rows of columns, as the hub's data sets of SQuAD have them."""
 
 import contextlib
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,10 +36,11 @@ _COLUMNS = ("context", "question", _ANSWERS)
 def read_questions(path: str, labelled: bool, log: Log) -> list[Question]:
     """Returns the questions of a file in SQuAD's format, or of rows.
 
-    Rows have the columns `context`, `question`, `answers` and perhaps `id`; the
-    answers, which `labelled` requires, are `{"text": [...], "answer_start":
+    Rows have the columns `context`, `question`, `answers` and perhaps `id`,
+    else the number of the row. Answers are `{"text": [...], "answer_start":
     [...]}`, or a list of objects with these keys as in SQuAD, empty for a
-    question without one. Raises UserError as `read_squad` does.
+    question without one. Rows, unlike SQuAD's format, must have them where
+    `labelled`. Raises UserError as `read_squad` does.
     """
     if not _has_rows(path):
         return read_squad(path)
@@ -48,8 +50,11 @@ def read_questions(path: str, labelled: bool, log: Log) -> list[Question]:
         rows, roles, [_ANSWERS], labelled, "rename the file's columns"
     )
 
+    # Rows may share a line, and parts of a file their line numbers.
+    numbers = itertools.count(1)
+
     def question(record: Record) -> Question:
-        number = record.location.rpartition(":")[2]
+        number = str(next(numbers))
         answers = _answers(record) if answered else None
         fault = fault_of_answers(record.values, answers or ())
         if answered and fault:
@@ -105,7 +110,11 @@ def _answers(record: Record) -> tuple[Answer, ...]:
 
 def _texts_and_starts(value: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, dict):
-        return zip(value["text"], value["answer_start"], strict=True)
+        texts, starts = value["text"], value["answer_start"]
+        # A string would be its characters.
+        if not (isinstance(texts, list) and isinstance(starts, list)):
+            raise TypeError
+        return zip(texts, starts, strict=True)
     return [(answer["text"], answer["answer_start"]) for answer in value]
 
 

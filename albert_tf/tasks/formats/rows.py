@@ -277,7 +277,7 @@ def _opened_arrow(path: str, table: ArrowTable) -> Opened:
 
     return Opened(
         path,
-        table.rows(),
+        table.rows,
         record_of,
         table.schema.names,
         schema=table.schema,

@@ -74,7 +74,7 @@ def test_what_python_has_no_value_for(tmp_path, column, expected):
     path = tmp_path / "a.parquet"
     table = pyarrow.table({"text": ["a", "b"], "other": column})
     parquet.write_table(table, path)
-    rows = list(read_parquet(str(path)).rows())
+    rows = list(read_parquet(str(path)).rows)
     assert [row.values["other"] for row in rows] == [expected, None]
 
 
@@ -285,7 +285,7 @@ def test_parts_whose_types_differ(tmp_path):
         {"text": ["b"], "label": [2.0], "note": ["n"]},
     )
     table = read_parquet(f"{tmp_path}/train-00000-of-00002.parquet")
-    rows = list(table.rows())
+    rows = list(table.rows)
     assert [row.values["label"] for row in rows] == ["1.0", "2.0"]
     batches = [row.batch for row in rows]
     found = pyarrow.Table.from_batches(batches, table.schema)
@@ -316,7 +316,7 @@ def test_an_object_with_two_values_of_a_key_is_refused_in_one_line(tmp_path):
     twice = pyarrow.StructArray.from_arrays([ones, ones], names=["x", "x"])
     parquet.write_table(pyarrow.table({"text": ["a"], "s": twice}), path)
     with pytest.raises(UserError, match="a.parquet: .*duplicate field names"):
-        list(read_parquet(path).rows())
+        list(read_parquet(path).rows)
 
 
 def test_parts_that_do_not_fit(tmp_path):

@@ -58,6 +58,14 @@ def test_arrays_that_cannot_be_read(text, message):
         list(json_rows.array_elements(numbered(text)))
 
 
+def test_elements_of_one_line_are_numbered():
+    found = json_rows.array_elements([("a:1", '[{"b": 1}, {"b": 2}]')])
+    assert [place for place, _ in found] == [
+        "a:1 (element 1)",
+        "a:1 (element 2)",
+    ]
+
+
 @pytest.mark.parametrize("line", ["", "[1]", '["a"]', '{"a": [', "[]"])
 def test_lines_that_start_no_array_of_objects(line):
     assert not json_rows.starts_array(line)

@@ -87,6 +87,21 @@ def test_without_ids_and_answers(write, tmp_path):
     ]
 
 
+def test_rows_without_ids_on_one_line(write, tmp_path):
+    rows = [{n: v for n, v in row().items() if n != "id"}] * 2
+    write("dev.json", json.dumps(rows))
+    found = SQUAD.read(str(tmp_path), "dev", str)
+    assert [question.id for question in found] == ["1", "2"]
+
+
+def test_rows_without_ids_in_two_parts(tmp_path):
+    table = pyarrow.Table.from_pylist([row()]).drop_columns("id")
+    for name in ("dev-00000-of-00002", "dev-00001-of-00002"):
+        parquet.write_table(table, tmp_path / f"{name}.parquet")
+    found = SQUAD.read(str(tmp_path), "dev", str)
+    assert [question.id for question in found] == ["1", "2"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -97,6 +112,8 @@ def test_without_ids_and_answers(write, tmp_path):
         ({"answers": {"text": ["a"]}}, "as 'answers', got "),
         ({"answers": {"text": ["a"], "answer_start": []}}, "as 'answers', got"),
         ({"answers": None}, "as 'answers', got null"),
+        ({"answers": {"text": "42", "answer_start": [1, 2]}}, "as 'answers'"),
+        ({"answers": {"text": ["4", "2"], "answer_start": "12"}}, "'answers'"),
         ({"answers": {"text": [None], "answer_start": [1]}}, "as 'answers'"),
         ({"context": ["a"]}, "expected a string as context"),
         ({"context": None, "answers": NONE}, "the context is empty"),

@@ -39,7 +39,7 @@ from albert_tf.text.tokenizer import load_tokenizer
 from benchmarks.data import DATA_PREPARATION, READING
 from benchmarks.finetuning import FEATURISATION, FINETUNING
 from benchmarks.harness import Stage, in_fresh_process, run_stage, table
-from benchmarks.libraries import LIBRARIES, check_peers, require_packages
+from benchmarks.libraries import LIBRARIES, check_peers
 from benchmarks.serving import SERVING
 from benchmarks.training import (
     ATTENTION,
@@ -136,7 +136,9 @@ def main() -> None:
     ) as directory:
         workspace = _workspace(directory)
         if "serving" in stages and "transformers" in FLAGS.against:
-            require_packages("The comparison of serving", ["onnxruntime"])
+            command_line.require_packages(
+                "The comparison of serving", ["onnxruntime"]
+            )
         result: dict[str, Any] = {
             "command": shlex.join(sys.orig_argv),
             "machine": in_fresh_process(workspace.cores, _machine),

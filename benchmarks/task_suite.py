@@ -33,7 +33,7 @@ from bin import command_line
 FLAGS = flags.FLAGS
 
 _GLUE = ("SST-2", "MRPC", "STS-B")
-# One of these, and of questions, is held out.
+# One article of 4, and one question of 6, is held out.
 _HELD_OUT_ARTICLE = 4
 _HELD_OUT_QUESTION = 6
 # The task by which bin.finetune knows each; others are "classification".
@@ -132,6 +132,7 @@ def _finetune(name: str, data_dir: str, seed: int) -> None:
     minutes_path = os.path.join(run_dir, "minutes.txt")
     if os.path.exists(minutes_path):
         return
+    was_interrupted = os.path.exists(run_dir)
     begin = time.monotonic()
     subprocess.run(
         [
@@ -146,8 +147,10 @@ def _finetune(name: str, data_dir: str, seed: int) -> None:
         ],
         check=True,
     )
+    minutes = f"{(time.monotonic() - begin) / 60:.1f}"
     with open(minutes_path, "w", encoding="utf-8") as file:
-        file.write(f"{(time.monotonic() - begin) / 60:.1f}\n")
+        # The minutes before an interruption are not known.
+        file.write("-\n" if was_interrupted else f"{minutes}\n")
 
 
 def _table(names: Iterable[str]) -> str:
@@ -165,6 +168,7 @@ def _table(names: Iterable[str]) -> str:
         values = [scale * run["model"] for run in runs]
         median = statistics.median(values)
         above += median > scale * first["baseline"]
+        minutes = [float(run["minutes"]) for run in runs if run["minutes"]]
         cells = [
             f"{name}, {first['metric']}",
             f"{median:.{digits}f}",
@@ -173,7 +177,7 @@ def _table(names: Iterable[str]) -> str:
             " to ".join(
                 f"{scale * first[end]:.{digits}f}" for end in ("low", "high")
             ),
-            f"{statistics.median(run['minutes'] for run in runs):.1f}",
+            f"{statistics.median(minutes):.1f}" if minutes else "-",
         ]
         rows.append(cells)
     header = ["task, metric", "median", "each seed", "simple model"]
@@ -186,7 +190,7 @@ def _comparison(run_dir: str) -> dict:
     with open(os.path.join(run_dir, "baseline.json"), encoding="utf-8") as file:
         found = json.load(file)["comparisons"][0]
     with open(os.path.join(run_dir, "minutes.txt"), encoding="utf-8") as file:
-        return found | {"minutes": float(file.read())}
+        return found | {"minutes": file.read().strip("-\n")}
 
 
 if __name__ == "__main__":

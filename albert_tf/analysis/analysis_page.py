@@ -7,17 +7,19 @@ import numpy as np
 
 from albert_tf.analysis.attention_patterns import (
     attentions,
-    mean_distance,
+    mean_distances,
     uniform_distance,
 )
 from albert_tf.analysis.layer_distances import layer_distances
 from albert_tf.analysis.neighbours import nearest
 from albert_tf.analysis.probes import (
-    length_probe,
+    Probed,
+    can_be_probed,
+    in_long_documents,
+    longer_than_the_median,
     mean_states,
-    order_probe,
+    neighbours_in_order,
     run_probe,
-    source_probe,
 )
 from albert_tf.analysis.tag_probe import TaggedSentences, probe_tags
 from albert_tf.config import cut
@@ -25,7 +27,7 @@ from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.report.figures import draw_grid, draw_lines
 from albert_tf.report.page import Figure, Page, Paragraph, Part, Section, Table
 
-# Texts of the batch in which attention is measured.
+# Texts whose attention is measured.
 _ATTENDED = 32
 _BATCH_SIZE = 32
 _NUM_QUERIES = 8
@@ -67,12 +69,17 @@ def analysis_page(
         f"sharing {config.sharing}; {len(texts.texts)} texts of "
         f"{len(set(texts.documents))} documents."
     )
+    states = mean_states(
+        loaded.model, loaded.tokenizer, texts.texts, loaded.max_seq_length
+    )
+    probed = _probed(loaded, texts, states, seed)
+    layers = ["embeddings", *(f"layer {n}" for n in range(1, len(states)))]
     sections = [
         _distances(loaded, texts),
-        _probes(loaded, texts, tagged, seed),
+        _probes(loaded, probed, layers, tagged),
         _attention(loaded, texts, sentence),
         _pieces(loaded, seed),
-        _sentences(loaded, texts, seed),
+        _sentences(texts, states[-1], seed),
     ]
     return Page("What the model does inside", [introduction], sections)
 
@@ -105,30 +112,44 @@ def _distances(loaded: LoadedModel, texts: Texts) -> Section:
     return Section("Layers", parts)
 
 
+def _probed(
+    loaded: LoadedModel, texts: Texts, states: np.ndarray, seed: int
+) -> list[Probed]:
+    """Returns the results of the probes that can be run on the texts.
+
+    `states` are the mean states of the texts, `[layers + 1, texts, hidden]`.
+    """
+    pairs, swapped = neighbours_in_order(texts.texts, seed)
+    of_pairs = mean_states(
+        loaded.model, loaded.tokenizer, pairs, loaded.max_seq_length
+    )
+    kept = in_long_documents(texts.documents)
+    documents = [texts.documents[n] for n in kept]
+    longer = longer_than_the_median(texts.texts)
+    return [
+        run_probe(*question)
+        for question in (
+            ("order of two neighbouring texts", of_pairs, swapped),
+            ("longer than the median", states, longer),
+            ("document of the text", states[:, kept], documents),
+        )
+        if can_be_probed(question[-1])
+    ]
+
+
 def _probes(
     loaded: LoadedModel,
-    texts: Texts,
+    probed: Sequence[Probed],
+    layers: Sequence[str],
     tagged: TaggedSentences | None,
-    seed: int,
 ) -> Section:
-    probes = [
-        order_probe(texts.texts, seed),
-        length_probe(texts.texts),
-        source_probe(texts.texts, texts.documents),
-    ]
-    found = [
-        run_probe(p, loaded.model, loaded.tokenizer, loaded.max_seq_length)
-        for p in probes
-        if p
-    ]
-    layers = ["embeddings"]
-    layers += [f"layer {n}" for n in range(1, len(found[0].accuracies))]
-    lines = {p.name: p.accuracies for p in found}
-    rows = [[p.name, *_shares([p.majority, *p.accuracies])] for p in found]
+    lines = {p.name: p.accuracies for p in probed}
+    rows = [[p.name, *_shares([p.majority, *p.accuracies])] for p in probed]
     parts: list[Part] = [
         Paragraph(
             "Accuracy of a linear model on the mean state of the tokens, "
-            "five-fold cross-validation."
+            "five-fold cross-validation. A question is left out where all "
+            "texts have one answer, or fewer than five texts have some answer."
         ),
         Table(["what is asked", "guessing", *layers], rows),
     ]
@@ -163,11 +184,12 @@ def _shares(values: Sequence[float]) -> list[str]:
 
 
 def _attention(loaded: LoadedModel, texts: Texts, sentence: str) -> Section:
-    batch = loaded.tokenizer(
-        texts.texts[:_ATTENDED], max_seq_length=loaded.max_seq_length
-    )
-    mask = batch["input_mask"]
-    reach = mean_distance(attentions(loaded.model, batch), mask)
+    inputs = [
+        loaded.tokenizer([text], max_seq_length=loaded.max_seq_length)
+        for text in texts.texts[:_ATTENDED]
+    ]
+    lengths = [batch["input_ids"].shape[1] for batch in inputs]
+    reach = mean_distances(loaded.model, inputs)
     header = ["layer", *(f"head {head + 1}" for head in range(reach.shape[1]))]
     rows = [
         [layer, *(f"{value:.1f}" for value in row)]
@@ -186,7 +208,7 @@ def _attention(loaded: LoadedModel, texts: Texts, sentence: str) -> Section:
                 rows,
                 "Mean distance in tokens of what a token attends to; of a head "
                 "that attends to all tokens alike it is "
-                f"{uniform_distance(mask):.1f}. Less is local.",
+                f"{uniform_distance(lengths):.1f}. Less is local.",
             ),
             Figure(
                 png,
@@ -222,10 +244,8 @@ def _pieces(loaded: LoadedModel, seed: int) -> Section:
     return Section("Neighbours of pieces", [table_part])
 
 
-def _sentences(loaded: LoadedModel, texts: Texts, seed: int) -> Section:
-    states = mean_states(
-        loaded.model, loaded.tokenizer, texts.texts, loaded.max_seq_length
-    )[-1]
+def _sentences(texts: Texts, states: np.ndarray, seed: int) -> Section:
+    """Returns texts with the nearest others by `states`, `[texts, hidden]`."""
     # All states have their mean in common: it is taken off.
     states = states - states.mean(axis=0)
     generator = np.random.default_rng(seed)

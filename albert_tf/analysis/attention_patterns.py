@@ -1,6 +1,6 @@
 """Where each head of each layer attends to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -17,21 +17,38 @@ def attentions(
     return np.stack([weights.numpy() for weights in outputs["attentions"]])
 
 
-def mean_distance(weights: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Returns how far heads look, in tokens, `[layers, heads]`.
+def mean_distance(weights: np.ndarray) -> np.ndarray:
+    """Returns how far heads look in a text, in tokens, `[layers, heads]`.
 
-    The mean over real tokens of the distance to what they attend to, by its
-    weight. `weights` is `[layers, batch, heads, seq, seq]`, `mask` `[batch,
-    seq]`.
+    The mean over its tokens of the distance to what they attend to, by its
+    weight. `weights` is `[layers, heads, seq, seq]`, without padding.
     """
-    places = np.arange(weights.shape[-1])
-    distances = np.abs(places[:, None] - places[None, :])
-    by_token = np.einsum("lbhij,ij->lbhi", weights, distances)
-    return np.einsum("lbhi,bi->lh", by_token, mask) / mask.sum()
+    distances = _distances(weights.shape[-1])
+    return np.einsum("lhij,ij->lh", weights, distances) / len(distances)
 
 
-def uniform_distance(mask: np.ndarray) -> float:
-    """Returns `mean_distance` of a head that attends to all tokens alike."""
-    alike = mask[:, None, :] / mask.sum(axis=1)[:, None, None]
-    weights = np.broadcast_to(alike, (*mask.shape, mask.shape[1]))
-    return float(mean_distance(weights[None, :, None], mask)[0, 0])
+def mean_distances(
+    model: AlbertModel, inputs: Iterable[Mapping[str, np.ndarray]]
+) -> np.ndarray:
+    """Returns the mean of `mean_distance` over the tokens of several texts.
+
+    `inputs` are batches of one text each: the weights of many texts at once,
+    `[layers, batch, heads, seq, seq]`, can take more memory than there is.
+    """
+    lengths, found = [], []
+    for batch in inputs:
+        lengths.append(batch["input_ids"].shape[1])
+        found.append(mean_distance(attentions(model, batch)[:, 0]))
+    return np.average(found, axis=0, weights=lengths)
+
+
+def uniform_distance(lengths: Sequence[int]) -> float:
+    """Returns the mean for a head that attends to all tokens alike."""
+    found = [_distances(length).mean() for length in lengths]
+    return float(np.average(found, weights=lengths))
+
+
+def _distances(length: int) -> np.ndarray:
+    """Returns the distance of every two places of a text, `[seq, seq]`."""
+    places = np.arange(length)
+    return np.abs(places[:, None] - places[None, :])

@@ -18,15 +18,6 @@ _ENOUGH = 2 * _FOLDS
 
 
 @dataclasses.dataclass(frozen=True)
-class Probe:
-    """A question about texts: texts or pairs of texts, and their labels."""
-
-    name: str
-    texts: Sequence[str | tuple[str, str]]
-    labels: Sequence[int]
-
-
-@dataclasses.dataclass(frozen=True)
 class Probed:
     """Accuracies of a probe by layer, the embeddings first, and of guessing."""
 
@@ -35,57 +26,53 @@ class Probed:
     majority: float
 
 
-def order_probe(texts: Sequence[str], seed: int) -> Probe:
-    """Returns the question whether two neighbours are in their order."""
+def neighbours_in_order(
+    texts: Sequence[str], seed: int
+) -> tuple[list[tuple[str, str]], list[int]]:
+    """Returns pairs of neighbouring texts, and 1 for those that are swapped."""
     swapped = np.random.default_rng(seed).random(len(texts) // 2) < 0.5
-    pairs = list(zip(texts[::2], texts[1::2], strict=False))
-    return Probe(
-        "order of two neighbouring texts",
-        [p[::-1] if s else p for p, s in zip(pairs, swapped, strict=True)],
+    pairs = zip(texts[::2], texts[1::2], strict=False)
+    return (
+        [p[::-1] if s else p for p, s in zip(pairs, swapped, strict=False)],
         swapped.astype(int).tolist(),
     )
 
 
-def length_probe(texts: Sequence[str]) -> Probe:
-    """Returns the question whether a text is longer than the median."""
+def longer_than_the_median(texts: Sequence[str]) -> list[int]:
+    """Returns 1 for each text with more words than the median, else 0."""
     lengths = np.array([len(text.split()) for text in texts])
-    longer = lengths > np.median(lengths)
-    return Probe("longer than the median", texts, longer.astype(int).tolist())
+    return (lengths > np.median(lengths)).astype(int).tolist()
 
 
-def source_probe(texts: Sequence[str], sources: Sequence[int]) -> Probe | None:
-    """Returns the question which document a text is from.
-
-    Of the documents with enough texts; None where these are not two.
-    """
-    counts = collections.Counter(sources)
-    kept = [n for n, source in enumerate(sources) if counts[source] >= _ENOUGH]
-    found = Probe(
-        "document of the text",
-        [texts[n] for n in kept],
-        [sources[n] for n in kept],
-    )
-    return found if len(set(found.labels)) > 1 else None
+def in_long_documents(documents: Sequence[int]) -> list[int]:
+    """Returns the numbers of the texts whose document has enough of them."""
+    counts = collections.Counter(documents)
+    return [n for n, d in enumerate(documents) if counts[d] >= _ENOUGH]
 
 
-def run_probe(
-    probe: Probe, model: AlbertModel, tokenizer: Tokenizer, max_seq_length: int
-) -> Probed:
+def can_be_probed(labels: Sequence[int]) -> bool:
+    """Returns whether each part of the cross-validation has two labels."""
+    counts = collections.Counter(labels).values()
+    return len(counts) > 1 and min(counts) >= _FOLDS
+
+
+def run_probe(name: str, states: np.ndarray, labels: Sequence[int]) -> Probed:
     """Returns the cross-validated accuracy of a linear model by layer.
 
-    It reads the mean state of the tokens.
+    Args:
+        name: what is asked of each text.
+        states: its mean states, `[layers + 1, texts, hidden]`.
+        labels: the right answers, which `can_be_probed`.
     """
     # scikit-learn takes a second to import.
     from sklearn.model_selection import cross_val_score
 
-    states = mean_states(model, tokenizer, probe.texts, max_seq_length)
-    accuracies = []
-    for of_layer in states:
-        linear = linear_model()
-        scores = cross_val_score(linear, of_layer, probe.labels, cv=_FOLDS)
-        accuracies.append(float(scores.mean()))
-    majority = float(np.bincount(probe.labels).max() / len(probe.labels))
-    return Probed(probe.name, accuracies, majority)
+    accuracies = [
+        float(cross_val_score(linear_model(), s, labels, cv=_FOLDS).mean())
+        for s in states
+    ]
+    majority = float(np.bincount(labels).max() / len(labels))
+    return Probed(name, accuracies, majority)
 
 
 def linear_model() -> Any:

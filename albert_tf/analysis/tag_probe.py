@@ -57,6 +57,7 @@ def probe_tags(
         UserError: when the training sentences have only one tag.
     """
     kind = TokenClassification()
+    # No linear model learns a single tag.
     kind.labels(sentences.train)
     examples = [*sentences.train, *sentences.held_out]
     labels = kind.labels(examples)

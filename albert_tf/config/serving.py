@@ -31,7 +31,10 @@ class ServingConfig(Section):
         1 << 20, "Maximum size of a request's body; others get 413.", minimum=1
     )
     max_connections: int = setting(
-        512, "Maximum of open connections; others get 503.", minimum=1
+        512,
+        "Maximum of open connections; while there are more, every request "
+        "gets 503.",
+        minimum=1,
     )
     timeout_seconds: float = setting(
         10.0,

@@ -143,7 +143,7 @@ def _one_file(
         last=name,
         package=package,
         stores_task=True,
-        hub_library=library.split()[0].lower(),
+        hub_library=library.lower(),
     )
 
 

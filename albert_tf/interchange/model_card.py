@@ -24,6 +24,7 @@ HUB = "https://huggingface.co"
 
 # The hub's names of metrics, where they are not ours.
 _METRICS = {
+    "exact": "exact_match",
     "macro_f1": "f1",
     "pearson": "pearsonr",
     "spearman": "spearmanr",
@@ -47,6 +48,8 @@ _DATASETS = {
     "RACE-middle": ("ehovy/race", "middle"),
     "RACE-high": ("ehovy/race", "high"),
 }
+# What the names of metrics on MNLI's second dev set end with.
+_MISMATCHED = "_mismatched"
 # The last line of a card: a digest of those before it.
 _MARK = re.compile(r"<!-- Written by ALBERT-TF, sha256 ([0-9a-f]{64}) -->\n?")
 
@@ -122,14 +125,10 @@ def _metadata(loaded: LoadedModel, facts: CardFacts) -> str:
     """
     head = _head(loaded)
     pipeline = head.pipeline_tag if head else "feature-extraction"
-    library = facts.library
-    if library == "transformers" and not _opens_in_transformers(loaded):
-        library = "albert-tf"
-    task = loaded.task.task if loaded.task else ""
-    dataset, config = _DATASETS.get(task, ("own-data", None))
+    dataset, config = _dataset(loaded)
     datasets = facts.datasets or ((dataset,) if config else ())
     metadata: dict[str, Any] = {
-        "library_name": library,
+        "library_name": _library(loaded, facts),
         "pipeline_tag": pipeline,
         "language": [*facts.languages],
         "license": facts.license,
@@ -138,28 +137,51 @@ def _metadata(loaded: LoadedModel, facts: CardFacts) -> str:
         "tags": ["albert", "albert-tf", *facts.tags],
     }
     if facts.metrics:
-        data = {"type": dataset, "name": _data(loaded)}
-        if config:
-            data |= {"config": config, "split": "validation"}
+        task = {"type": pipeline or "other"}
+        results = [{"task": task, **r} for r in _results(loaded, facts.metrics)]
         metadata["model-index"] = [
-            {
-                "name": facts.name.rpartition("/")[2],
-                "results": [
-                    {
-                        "task": {"type": pipeline or "other"},
-                        "dataset": data,
-                        "metrics": [*_metrics(facts.metrics)],
-                    }
-                ],
-            }
+            {"name": facts.name.rpartition("/")[2], "results": results}
         ]
     known = {name: value for name, value in metadata.items() if value}
     return str(yaml.safe_dump(known, sort_keys=False, allow_unicode=True))
 
 
+def _library(loaded: LoadedModel, facts: CardFacts) -> str:
+    """Returns the hub's name of the library that opens all of the model."""
+    if facts.library != "transformers" or _opens_in_transformers(loaded):
+        return facts.library
+    return "sentence-transformers" if _embeds(loaded) else "albert-tf"
+
+
+def _dataset(loaded: LoadedModel) -> tuple[str, str | None]:
+    """Returns the hub's data set of the task, and its configuration."""
+    task = loaded.task.task if loaded.task else ""
+    return _DATASETS.get(task, ("own-data", None))
+
+
+def _results(
+    loaded: LoadedModel, metrics: Mapping[str, float]
+) -> Iterator[dict[str, Any]]:
+    """Yields data and metrics of each of the hub's splits."""
+    dataset, config = _dataset(loaded)
+    splits: dict[str, dict[str, float]] = {}
+    for name, value in metrics.items():
+        split = "validation"
+        if config == "mnli":
+            second = name.endswith(_MISMATCHED)
+            split += _MISMATCHED if second else "_matched"
+        splits.setdefault(split, {})[name] = value
+    for split, found in splits.items():
+        data = {"type": dataset, "name": _data(loaded)}
+        if config:
+            data |= {"config": config, "split": split}
+        yield {"dataset": data, "metrics": [*_metrics(found)]}
+
+
 def _metrics(metrics: Mapping[str, float]) -> Iterator[dict[str, Any]]:
     for name, value in metrics.items():
-        metric = _METRICS.get(name, name)
+        plain = name.removesuffix(_MISMATCHED)
+        metric = _METRICS.get(plain, plain)
         yield {"type": metric, "name": name, "value": float(f"{value:.6g}")}
 
 
@@ -185,6 +207,10 @@ def _class_there(loaded: LoadedModel) -> str:
 def _opens_in_transformers(loaded: LoadedModel) -> bool:
     """Returns whether transformers has the heads too."""
     return not loaded.model.head_names or _class_there(loaded) != "AlbertModel"
+
+
+def _embeds(loaded: LoadedModel) -> bool:
+    return loaded.model.head_names == ("sentence_embedding",)
 
 
 def _description(loaded: LoadedModel) -> Iterator[str]:
@@ -247,17 +273,9 @@ def _usage(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
     if facts.library != "transformers":
         yield f"The files are for {facts.library}.\n"
         return
-    there = _class_there(loaded)
-    name = facts.path or facts.name
-    if not _opens_in_transformers(loaded):
+    if _library(loaded, facts) == "albert-tf":
         yield "transformers opens the encoder, without the head:\n"
-    yield (
-        "```python\n"
-        f"from transformers import AutoTokenizer, {there}\n\n"
-        f'tokenizer = AutoTokenizer.from_pretrained("{name}")\n'
-        f'model = {there}.from_pretrained("{name}")\n'
-        "```\n"
-    )
+    yield f"```python\n{_code(loaded, facts.path or facts.name)}```\n"
     head = _head(loaded) or Head
     text = repr(head.example_text)
     if "\\t" in text:
@@ -272,6 +290,22 @@ def _usage(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
         f"python -m bin.predict --mode={head.predict_mode} \\\n"
         f"    --model_dir={facts.path or SCHEME + facts.name} --text={text}\n"
         "```\n"
+    )
+
+
+def _code(loaded: LoadedModel, name: str) -> str:
+    """Returns the lines of Python that open the model in other libraries."""
+    if _embeds(loaded):
+        return (
+            "from sentence_transformers import SentenceTransformer\n\n"
+            f'model = SentenceTransformer("{name}")\n'
+            'vectors = model.encode(["A text."])\n'
+        )
+    there = _class_there(loaded)
+    return (
+        f"from transformers import AutoTokenizer, {there}\n\n"
+        f'tokenizer = AutoTokenizer.from_pretrained("{name}")\n'
+        f'model = {there}.from_pretrained("{name}")\n'
     )
 
 

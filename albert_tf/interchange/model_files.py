@@ -9,6 +9,7 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from albert_tf.config import (
     FeatureConfig,
@@ -66,6 +67,18 @@ class TaskRecord:
         write_json(os.path.join(directory, TASK_FILE), to_dict(self))
 
 
+# The types of the fields in JSON, with words for them.
+_FIELDS: dict[str, tuple[Any, str]] = {
+    "task": (str, "a string"),
+    "features": (dict, "an object"),
+    "pairs": (bool, "true or false"),
+    "base_model": (str, "a string"),
+    # A tuple is the default.
+    "columns": ((list, tuple), "a list"),
+    "label_separator": (str, "a string"),
+}
+
+
 def read_task_record(
     directory: str, max_position_embeddings: int
 ) -> TaskRecord | None:
@@ -78,27 +91,16 @@ def read_task_record(
     path = os.path.join(directory, TASK_FILE)
     if not files.isfile(path):
         return None
-    # Records of earlier versions have none of these.
-    values = {
-        "pairs": False,
-        "base_model": "",
-        "columns": [],
-        "label_separator": "",
-        **read_json(path),
-    }
-    for name, kind, expected in (
-        ("task", str, "a string"),
-        ("features", dict, "an object"),
-        ("pairs", bool, "true or false"),
-        ("base_model", str, "a string"),
-        ("columns", list, "a list"),
-        ("label_separator", str, "a string"),
-    ):
+    stored = read_json(path)
+    values: dict[str, Any] = {}
+    for name, (kind, expected) in _FIELDS.items():
+        # Records of earlier versions lack what has a default.
+        value = stored.get(name, getattr(TaskRecord, name, None))
         require(
-            isinstance(values.get(name), kind),
-            f"{path}: expected {name!r} to be {expected}, got "
-            f"{shown(values.get(name))}.",
+            isinstance(value, kind),
+            f"{path}: expected {name!r} to be {expected}, got {shown(value)}.",
         )
+        values[name] = value
     config = from_dict(FeatureConfig, values["features"], path)
     require(
         config.max_seq_length <= max_position_embeddings,
@@ -110,14 +112,8 @@ def read_task_record(
         all(isinstance(column, str) for column in columns),
         f"{path}: expected strings as 'columns', got {shown(columns)}.",
     )
-    return TaskRecord(
-        values["task"],
-        config,
-        values["pairs"],
-        values["base_model"],
-        tuple(columns),
-        values["label_separator"],
-    )
+    values |= {"features": config, "columns": tuple(columns)}
+    return TaskRecord(**values)
 
 
 @contextlib.contextmanager

@@ -34,9 +34,8 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 
 
 class Hit(NamedTuple):
-    """A passage that was found, with its number in the index and its score."""
+    """A passage that was found, and its score."""
 
-    number: int
     score: float
     document: str
     place: int
@@ -45,11 +44,7 @@ class Hit(NamedTuple):
 
 def answer(query: str, hits: Iterable[Hit]) -> dict[str, Any]:
     """Returns a question and the passages found for it, for JSON."""
-    passages = [
-        {name: v for name, v in hit._asdict().items() if name != "number"}
-        for hit in hits
-    ]
-    return {"query": query, "passages": passages}
+    return {"query": query, "passages": [hit._asdict() for hit in hits]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +71,10 @@ class Index:
         """Reads an index.
 
         Raises:
-            UserError: for what is no index, a damaged one, and one that
-                another `model` made.
+            UserError: for what is no index, a damaged one, one in a bucket,
+                and one that another `model` made.
         """
+        require_on_disk(directory)
         path = os.path.join(directory, INDEX_FILE)
         require(
             files.isfile(path),
@@ -138,12 +134,20 @@ class Index:
             yield [self._hit(*item) for item in found]
 
     def _hit(self, number: int, score: float) -> Hit:
-        passage = json.loads(self.passages[number])
-        return Hit(number, float(score), **passage)
+        return Hit(score, **json.loads(self.passages[number]))
 
     def documents(self) -> list[str]:
         """Returns the name of each passage's document."""
         return [json.loads(passage)["document"] for passage in self.passages]
+
+
+def require_on_disk(directory: str) -> None:
+    """Raises UserError for a directory in a bucket."""
+    require(
+        not files.is_remote(directory),
+        f"{directory}: expected a directory on a disk, from which search maps "
+        "the vectors of an index into memory, got one in a bucket.",
+    )
 
 
 def _check_model(
@@ -206,8 +210,10 @@ def _by_words(
 ) -> Found:
     for query in queries:
         scores = score(index.words, query)
-        (numbers,) = best(scores[None], top_k)
-        yield [(int(n), float(scores[n])) for n in numbers if scores[n] > 0]
+        # Most passages have none of the words, and need no sorting.
+        (hits,) = np.nonzero(scores)
+        (places,) = best(scores[None, hits], top_k)
+        yield [(int(n), float(scores[n])) for n in hits[places]]
 
 
 def _by_both(index: Index, queries: Sequence[str], top_k: int) -> Found:

@@ -18,6 +18,7 @@ from albert_tf.search.index import (
     VECTORS,
     Embed,
     file_digest,
+    require_on_disk,
 )
 from albert_tf.search.ranking import normalized
 from albert_tf.search.words import WordIndex
@@ -40,8 +41,8 @@ def write_index(
     """Writes the index of passages, which replaces an older one when complete.
 
     Args:
-        directory: new, or an index.
-        passages: with `document`, `place` and `text`.
+        directory: new, or an index; on a disk.
+        passages: named tuples of `document`, `place` and `text`.
         embed: returns the vectors of texts; None: the index has none, and
             words alone are searched for.
         model: describes the model that made them, compared by `Index.open`.
@@ -49,9 +50,10 @@ def write_index(
         progress: takes the numbers of passages done and in all.
 
     Raises:
-        UserError: for a directory that holds something else, for no passages
-            and while another process writes there.
+        UserError: for a directory that holds something else or is in a
+            bucket, for no passages and while another process writes there.
     """
+    require_on_disk(directory)
     require(bool(passages), "There are no passages to index.")
     require(
         not files.exists(directory)
@@ -67,12 +69,7 @@ def write_index(
             )
         with open(os.path.join(new, PASSAGES), "w", encoding="utf-8") as file:
             for p in passages:
-                line = {
-                    "document": p.document,
-                    "place": p.place,
-                    "text": p.text,
-                }
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                file.write(json.dumps(p._asdict(), ensure_ascii=False) + "\n")
         WordIndex.of_texts(p.text for p in passages).save(new)
         write_json(
             os.path.join(new, INDEX_FILE),

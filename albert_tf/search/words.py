@@ -1,5 +1,6 @@
 """Search by words: their counts in passages, scored by TF-IDF or BM25."""
 
+import functools
 import os
 import re
 import unicodedata
@@ -115,11 +116,12 @@ class WordIndex:
         for rows, counts, times in self._columns(query):
             idf = self._idf(len(rows))
             scores[rows] += times * idf * counts * idf
-        return scores / self._norms()
+        return scores / self._norms
 
     def _idf(self, passages: Any) -> Any:
         return np.log((1 + self._number) / (1 + passages)) + 1
 
+    @functools.cached_property
     def _norms(self) -> np.ndarray:
         idf = self._idf(np.diff(self._counts.indptr))
         squares = self._counts.multiply(self._counts) @ np.square(idf)

@@ -416,7 +416,7 @@ def make_server(
             server_header=False,
             access_log=False,
             log_level="warning",
-            # It counts the connection that is refused too.
+            # While so many are open it refuses every request.
             limit_concurrency=config.max_connections + 1,
             # Every request has ended by then; its client may not read.
             timeout_graceful_shutdown=int(config.timeout_seconds) + 2,

@@ -2,7 +2,6 @@
 
 import asyncio
 import concurrent.futures
-import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ _Group = tuple[object, ...]
 class _Waiting:
     arrays: Arrays
     rows: int
-    since: float
+    deadline: float
     outputs: asyncio.Future
 
 
@@ -68,12 +67,16 @@ class Batcher:
             f"choice is one), got {rows}.",
         )
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(arrays, rows, loop.time(), loop.create_future())
-        group: _Group = (signature, *(a.shape[1:] for a in arrays.values()))
         # The lengths of examples, and so the columns of their outputs, are
         # not known before the model parses them.
         specs = self._model.signatures[signature].outputs
-        if "examples" in arrays and _variable(specs):
+        alone = "examples" in arrays and bool(_variable(specs))
+        timeout = 0 if alone else self._config.batch_timeout_micros / 1e6
+        waiting = _Waiting(
+            arrays, rows, loop.time() + timeout, loop.create_future()
+        )
+        group: _Group = (signature, *(a.shape[1:] for a in arrays.values()))
+        if alone:
             group = (*group, waiting)
         self._groups.setdefault(group, []).append(waiting)
         self._arrived.set()
@@ -91,12 +94,7 @@ class Batcher:
         loop = asyncio.get_running_loop()
         with concurrent.futures.ThreadPoolExecutor(1, "model") as thread:
             while True:
-                while not self._groups:
-                    await self._arrival()
-                group = min(
-                    self._groups, key=lambda name: self._groups[name][0].since
-                )
-                await self._collect(group)
+                group = await self._next()
                 if not (batch := self._take(group)):
                     continue
                 signature = str(group[0])
@@ -123,17 +121,25 @@ class Batcher:
         self._arrived.clear()
         await self._arrived.wait()
 
-    async def _collect(self, group: _Group) -> None:
-        """Waits until a group fills a batch, or for its first one's timeout."""
-        timeout = self._config.batch_timeout_micros / 1e6
-        end = self._groups[group][0].since + timeout
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(end):
-                while 0 < self._rows(group) < self._config.max_batch_size:
-                    await self._arrival()
+    async def _next(self) -> _Group:
+        """Returns the group of the first deadline, at that time or once full.
 
-    def _rows(self, group: _Group) -> int:
-        return sum(waiting.rows for waiting in self._groups.get(group, ()))
+        It is empty where its clients have gone meanwhile.
+        """
+        while True:
+            while not self._groups:
+                await self._arrival()
+            # Again after each arrival, whose deadline may be an earlier one.
+            group, requests = min(
+                self._groups.items(), key=lambda item: item[1][0].deadline
+            )
+            if sum(w.rows for w in requests) >= self._config.max_batch_size:
+                return group
+            try:
+                async with asyncio.timeout_at(requests[0].deadline):
+                    await self._arrival()
+            except TimeoutError:
+                return group
 
     def _take(self, group: _Group) -> list[_Waiting]:
         """Removes the group's first requests that fit in a batch."""

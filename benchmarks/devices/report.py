@@ -96,7 +96,16 @@ def define_flags() -> None:
 
 def main() -> None:
     work = workload.of_flags()
+    require(
+        bool(FLAGS.program_dir) or not FLAGS.with_state,
+        "--with_state is for --program_dir; give that too.",
+    )
     if FLAGS.program_dir:
+        require(
+            FLAGS.num_chips == "1" and not FLAGS.largest_batch,
+            "--program_dir writes the step of --batch_size on one chip; leave "
+            "out --num_chips and --largest_batch.",
+        )
         _write(work, FLAGS.program_dir, 1, FLAGS.with_state)
         print(f"The program is in {FLAGS.program_dir}.")
         return

@@ -22,6 +22,7 @@ from typing import Any
 
 from absl import flags
 
+from albert_tf.config import lookup
 from albert_tf.modeling.attention import FORMS, mask_to_logits
 from benchmarks.devices.chips import CHIPS, gpu_description
 from benchmarks.devices.run_step import gpu_devices, report, tpu_devices
@@ -96,6 +97,8 @@ def median_seconds(executable: Any, repeats: int) -> float:
 
 
 def main() -> None:
+    for form in FLAGS.forms:
+        lookup(FORMS, form, "forms")
     import jax
 
     chip = FLAGS.chip

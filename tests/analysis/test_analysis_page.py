@@ -4,7 +4,12 @@ import pytest
 from program_runner import run_program
 from training_fixtures import random_model
 
-from albert_tf.interchange.model_directory import save_model_directory
+from albert_tf.analysis.analysis_page import Texts, analysis_page
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    save_model_directory,
+)
+from albert_tf.report.page import to_html
 
 
 def analyze(tmp_path, *flags):
@@ -15,6 +20,22 @@ def analyze(tmp_path, *flags):
         f"--output={tmp_path / 'page.html'}",
         *flags,
     )
+
+
+def test_a_question_with_one_answer_is_left_out(sentences, tiny_tokenizer):
+    words = " ".join(sentences).split()
+    texts = [" ".join(words[n : n + 9]) for n in range(0, 360, 9)]
+    model = random_model("masked_lm", vocab_size=tiny_tokenizer.vocab_size)
+    page = to_html(
+        analysis_page(
+            LoadedModel(model, tiny_tokenizer, 24),
+            Texts(texts, [1] * len(texts)),
+            sentences[0],
+            seed=1,
+        )
+    )
+    assert "<td>order of two neighbouring texts</td>" in page
+    assert "<td>longer than the median</td>" not in page
 
 
 @pytest.mark.slow

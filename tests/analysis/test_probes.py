@@ -1,38 +1,44 @@
 """Probes of frozen states: what is asked, and that it can be read off."""
 
 import numpy as np
+import pytest
 from training_fixtures import random_model
 
 from albert_tf.analysis.probes import (
-    Probe,
-    length_probe,
+    can_be_probed,
+    in_long_documents,
+    longer_than_the_median,
     mean_states,
-    order_probe,
+    neighbours_in_order,
     run_probe,
-    source_probe,
 )
 
 
 def test_half_of_the_pairs_are_swapped():
     texts = [str(n) for n in range(400)]
-    probe = order_probe(texts, seed=1)
-    for (first, second), swapped in zip(probe.texts, probe.labels, strict=True):
+    pairs, labels = neighbours_in_order(texts, seed=1)
+    for (first, second), swapped in zip(pairs, labels, strict=True):
         assert int(second) - int(first) == (-1 if swapped else 1)
-    assert 0.4 < np.mean(probe.labels) < 0.6
-    assert order_probe(texts, seed=1) == probe
+    assert 0.4 < np.mean(labels) < 0.6
+    assert neighbours_in_order(texts, seed=1) == (pairs, labels)
 
 
 def test_longer_than_the_median():
-    probe = length_probe(["a", "a b", "a b c", "a b c d"])
-    assert probe.labels == [0, 0, 1, 1]
+    texts = ["a", "a b", "a b c", "a b c d"]
+    assert longer_than_the_median(texts) == [0, 0, 1, 1]
 
 
 def test_documents_with_few_texts_are_left_out():
-    sources = [1] * 10 + [2] * 9 + [3] * 12
-    probe = source_probe([str(n) for n in range(31)], sources)
-    assert set(probe.labels) == {1, 3}
-    assert probe.texts[10] == "19"
-    assert source_probe(["a"] * 10, [1] * 10) is None
+    kept = in_long_documents([1] * 10 + [2] * 9 + [3] * 12)
+    assert kept == [*range(10), *range(19, 31)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "can_be"),
+    [([0] * 5 + [1] * 5, True), ([0] * 6 + [1] * 4, False), ([0] * 9, False)],
+)
+def test_every_part_of_a_cross_validation_has_two_labels(labels, can_be):
+    assert can_be_probed(labels) == can_be
 
 
 def test_states_are_means_over_tokens(tiny_tokenizer):
@@ -53,8 +59,8 @@ def test_words_can_be_read_off_the_embeddings(tiny_tokenizer, sentences):
         f"{s} {'bada bada' if n % 2 else 'gule gule'}"
         for n, s in enumerate(sentences[:60])
     ]
-    probe = Probe("word", texts, [n % 2 for n in range(60)])
-    found = run_probe(probe, random_model("masked_lm"), tiny_tokenizer, 24)
+    states = mean_states(random_model("masked_lm"), tiny_tokenizer, texts, 24)
+    found = run_probe("word", states, [n % 2 for n in range(60)])
     assert found.majority == 0.5
     assert len(found.accuracies) == 3
     assert found.accuracies[0] > 0.7

@@ -170,11 +170,22 @@ def test_a_larger_batch_may_take_no_more_memory():
             "--max_seq_length=256 is more than the 128 tokens that "
             "--preset=tiny reads.",
         ),
+        (["--with_state"], "--with_state is for --program_dir"),
+        (
+            ["--program_dir=step", "--num_chips=4"],
+            "--program_dir writes the step of --batch_size on one chip",
+        ),
     ],
 )
 def test_mistakes_are_reported_in_one_line(flags, message):
     error = run_program("benchmarks.devices.report", *flags).error
     assert error.startswith(f"report: {message}")
+
+
+def test_an_unknown_form_of_attention_is_refused():
+    flags = ("--forms=plain,pallass",)
+    error = run_program("benchmarks.devices.run_attention", *flags).error
+    assert error.startswith("run_attention: forms='pallass' is not one of")
 
 
 @pytest.mark.parametrize(

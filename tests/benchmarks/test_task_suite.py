@@ -26,7 +26,7 @@ def suite(tmp_path, monkeypatch):
             "high": 0.02,
         }
         run_dir = pathlib.Path(flags["run_dir"])
-        run_dir.mkdir(parents=True)
+        run_dir.mkdir(parents=True, exist_ok=True)
         content = json.dumps({"comparisons": [comparison]})
         (run_dir / "baseline.json").write_text(content)
 
@@ -64,6 +64,12 @@ def test_what_has_been_run_is_not_run_again(suite):
     suite("--only=SST-2")
     commands, _ = suite("--only=SST-2", "--num_seeds=2")
     assert [command["seed"] for command in commands] == ["2"]
+
+
+def test_the_minutes_of_an_interrupted_run_are_not_known(suite, tmp_path):
+    (tmp_path / "suite/runs/SST-2/1").mkdir(parents=True)
+    _, table = suite("--only=SST-2")
+    assert "| -1.0 to 2.0 | - |" in table
 
 
 def test_the_table_counts_medians_above_the_simple_model(suite):

@@ -73,6 +73,24 @@ def test_metrics_are_the_hubs(classifier):
     assert second.metric_value == 5e-10
 
 
+def test_metrics_on_mnli_are_of_the_hubs_splits(classifier):
+    task = dataclasses.replace(classifier.task, task="MNLI")
+    loaded = dataclasses.replace(classifier, task=task)
+    metrics = {"accuracy": 0.75, "accuracy_mismatched": 0.5}
+    assert [
+        (r.dataset_split, r.metric_type, r.metric_name, r.metric_value)
+        for r in metadata(loaded, metrics=metrics).eval_results
+    ] == [
+        ("validation_matched", "accuracy", "accuracy", 0.75),
+        ("validation_mismatched", "accuracy", "accuracy_mismatched", 0.5),
+    ]
+
+
+def test_exact_answers_are_the_hubs_exact_match(classifier):
+    (found,) = metadata(classifier, metrics={"exact": 80.5}).eval_results
+    assert (found.metric_type, found.metric_name) == ("exact_match", "exact")
+
+
 def test_metrics_on_own_data(classifier):
     task = dataclasses.replace(classifier.task, task="classification")
     loaded = dataclasses.replace(classifier, task=task)
@@ -155,6 +173,14 @@ def test_a_head_that_transformers_lacks(tiny_tokenizer):
     assert ModelCard(text).data.library_name == "albert-tf"
     assert "transformers opens the encoder, without the head:" in text
     assert "| pooling | mean |" in text
+
+
+def test_embeddings_are_for_sentence_transformers(tiny_tokenizer):
+    loaded = LoadedModel(built("sentence_embedding"), tiny_tokenizer, 16)
+    text = model_card(loaded, FACTS)
+    assert ModelCard(text).data.library_name == "sentence-transformers"
+    assert 'model = SentenceTransformer("me/mood")' in text
+    assert "transformers opens the encoder" not in text
 
 
 def test_the_text(classifier):

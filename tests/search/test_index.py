@@ -29,7 +29,7 @@ def write(directory, passages=PASSAGES, **options):
 def test_a_passage_is_found_by_its_own_text(tmp_path):
     index = write(tmp_path / "index")
     (hits,) = index.search([PASSAGES[1].text], 2, "embedding")
-    assert hits[0][2:] == PASSAGES[1]
+    assert hits[0][1:] == PASSAGES[1]
     assert hits[0].score == pytest.approx(1)
     assert len(hits) == 2
 
@@ -37,16 +37,27 @@ def test_a_passage_is_found_by_its_own_text(tmp_path):
 def test_words_find_only_passages_that_have_them(tmp_path):
     write(tmp_path / "index")
     index = Index.open(str(tmp_path / "index"))
-    found = index.search(["high sea", "volcano"], 9, "bm25")
+    first, second = index.search(["high sea", "volcano"], 9, "bm25")
     # The shorter of both passages with one of the words comes first.
-    assert [[hit.number for hit in hits] for hits in found] == [[2, 0], []]
+    assert [hit[1:] for hit in first] == [PASSAGES[2], PASSAGES[0]]
+    assert second == []
+
+
+@pytest.mark.parametrize("ranking", ["tfidf", "bm25"])
+def test_of_equally_good_passages_the_first_comes_first(tmp_path, ranking):
+    texts = [f"{'The sea' if n % 3 else 'A hill'} is deep." for n in range(60)]
+    passages = [Passage("a.txt", n, text) for n, text in enumerate(texts)]
+    write_index(str(tmp_path / "index"), passages)
+    index = Index.open(str(tmp_path / "index"))
+    (hits,) = index.search(["sea"], 30, ranking)
+    assert [hit.place for hit in hits] == [n for n in range(60) if n % 3][:30]
 
 
 def test_vectors_are_not_read_where_words_are_searched_for(tmp_path):
     write(tmp_path / "index")
     (tmp_path / "index" / "vectors.npy").unlink()
     ((hit,),) = Index.open(str(tmp_path / "index")).search(["mountains"], 5)
-    assert hit[2:] == PASSAGES[2]
+    assert hit[1:] == PASSAGES[2]
 
 
 @pytest.mark.parametrize("ranking", ["tfidf", "bm25"])
@@ -84,7 +95,7 @@ def test_an_index_without_a_model_is_searched_by_words(tmp_path):
     index = Index.open(str(path))
     assert [*index.rankings] == ["tfidf", "bm25"]
     ((hit,),) = index.search(["mountains"], 5)
-    assert hit[2:] == PASSAGES[2]
+    assert hit[1:] == PASSAGES[2]
     with pytest.raises(UserError, match="written without a model, so that"):
         Index.open(str(path), MODEL, embed)
 
@@ -92,7 +103,7 @@ def test_an_index_without_a_model_is_searched_by_words(tmp_path):
 def test_hybrid_puts_first_what_both_rankings_do(tmp_path):
     index = write(tmp_path / "index")
     (hits,) = index.search(["Mountains are high."], 3, "hybrid")
-    assert hits[0].number == 2
+    assert hits[0][1:] == PASSAGES[2]
     assert hits[0].score == pytest.approx(2 / 61)
 
 
@@ -135,6 +146,13 @@ def test_other_directories_are_neither_read_nor_written(tmp_path):
         write(tmp_path)
     with pytest.raises(UserError, match=r"is no index: it has no index\.json"):
         Index.open(str(tmp_path))
+
+
+def test_an_index_in_a_bucket_is_refused():
+    path = "memory://bucket/index"
+    for call in (lambda: write_index(path, PASSAGES), lambda: Index.open(path)):
+        with pytest.raises(UserError, match="expected a directory on a disk"):
+            call()
 
 
 @pytest.mark.parametrize(

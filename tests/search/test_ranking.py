@@ -90,6 +90,13 @@ def test_tfidf_orders_as_scikit_learns(query):
     np.testing.assert_allclose(scores, expected, rtol=1e-5)
 
 
+def test_the_lengths_of_passages_are_computed_once(monkeypatch):
+    words = WordIndex.of_texts(TEXTS)
+    words.tfidf("sea")
+    monkeypatch.setattr(np, "sqrt", None)
+    assert words.tfidf("land").any()
+
+
 def test_bm25_is_the_formula(tmp_path):
     WordIndex.of_texts(TEXTS).save(str(tmp_path))
     scores = WordIndex.load(str(tmp_path)).bm25("Sea, cold séa")

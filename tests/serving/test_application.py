@@ -275,6 +275,15 @@ def test_examples_of_unknown_length_do_not_share_a_batch(stub):
     assert answers[1][1] == {"predictions": [["a", ""], ["a", "b"]]}
 
 
+def test_examples_of_unknown_length_wait_for_no_others(stub):
+    with serving(stub, batch_timeout_micros=2_000_000) as client:
+        other = client.in_thread({"instances": ["a"]})
+        client.wait_for_metric("albert_waiting_requests", 1)
+        client.predict({"signature_name": "examples", "instances": ["b c"]})
+        assert stub.batches == [["b c"]]
+        assert other() == (200, {"predictions": [1]})
+
+
 def test_every_choice_of_ids_counts_as_a_row(stub):
     with serving(stub, max_batch_size=3) as client:
         for number, status in ((3, 200), (4, 400)):

@@ -253,8 +253,8 @@ def _meta_graph(path: str) -> MetaGraphDef:
         models = SavedModel.FromString(file.read()).meta_graphs
     require(
         len(models) == 1 and _INIT in models[0].signature_def,
-        f"{path} was not written by bin.export: expected one graph with "
-        f"{_INIT}, got {len(models)}.",
+        f"{path} was not written by bin.export: expected one graph, with "
+        f"{_INIT}.",
     )
     return models[0]
 

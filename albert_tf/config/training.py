@@ -34,9 +34,9 @@ class OptimizerConfig(Section):
     )
     original_schedule: bool = setting(
         False,
-        "Use google-research/albert's schedule: the first step has rate 0 "
-        "and the decay counts from step 0, so the rate jumps where the "
-        "warm-up ends.",
+        "Use google-research/albert's schedule: the first step of a warm-up "
+        "has rate 0, and the decay counts from step 0, so the rate jumps where "
+        "the warm-up ends.",
     )
     layer_decay: float = setting(
         1.0,

@@ -179,13 +179,7 @@ class SelfAttention(_SubLayer):
             dropout_keys: `[batch]` or None, see ExampleDropout.
             training: whether dropout is on.
         """
-        width = self.config.hidden_size
-        flat = flat_queries = ops.reshape(hidden, (-1, width))
-        if queries is None:
-            queries = hidden
-        else:
-            flat_queries = ops.reshape(queries, (-1, width))
-        length, count = ops.shape(hidden)[1], ops.shape(queries)[1]
+        queries = hidden if queries is None else queries
         weight_keys = stream_keys(dropout_keys, _WEIGHTS)
 
         def dropout(weights: Tensor, positions: Tensor) -> Tensor:
@@ -195,23 +189,24 @@ class SelfAttention(_SubLayer):
             )
 
         context, weights = attend(
-            self._split_heads(self.query(flat_queries), count),
-            self._split_heads(self.key(flat), length),
-            self._split_heads(self.value(flat), length),
+            self._heads_of(self.query, queries),
+            self._heads_of(self.key, hidden),
+            self._heads_of(self.value, hidden),
             positions=positions,
             dropout=dropout,
         )
-        context = ops.reshape(context, (-1, width))
+        context = ops.reshape(context, (-1, self.config.hidden_size))
         output_keys = stream_keys(dropout_keys, _OUTPUT)
         return self._add_and_norm(
             context, queries, output_keys, positions, training
         ), weights
 
-    def _split_heads(self, x: Tensor, length: int) -> Tensor:
-        """Returns `[batch, length, heads, H / heads]` of `[..., H]`."""
-        heads = self.config.num_attention_heads
-        size = self.config.hidden_size // heads
-        return ops.reshape(x, (-1, length, heads, size))
+    def _heads_of(self, dense: keras.layers.Dense, states: Tensor) -> Tensor:
+        """Returns `dense` of the states as `[batch, n, heads, H / heads]`."""
+        width, heads = self.config.hidden_size, self.config.num_attention_heads
+        flat = dense(ops.reshape(states, (-1, width)))
+        count = ops.shape(states)[1]
+        return ops.reshape(flat, (-1, count, heads, width // heads))
 
     def _rows_of_heads(self, positions: Tensor) -> Tensor:
         """Returns the rows `[..., heads, n]` in dropout of weights.

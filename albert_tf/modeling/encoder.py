@@ -8,7 +8,13 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import ATTENTION_FORMS, REMAT, require, sharing_plan
+from albert_tf.config import (
+    ATTENTION_FORMS,
+    REMAT,
+    lookup,
+    require,
+    sharing_plan,
+)
 from albert_tf.modeling.attention import (
     FORMS,
     mask_to_logits,
@@ -65,15 +71,8 @@ class AlbertEncoder(ConfiguredLayer):
             attention: its form in training: "auto"; "plain", in operations of
                 Keras; "cudnn" or "pallas", see KERNELS.
         """
-        for setting, value, allowed in (
-            ("remat", remat, REMAT),
-            ("attention", attention, ATTENTION_FORMS),
-        ):
-            require(
-                value in allowed,
-                f"{setting}={value!r} is unknown; allowed: "
-                f"{', '.join(allowed)}.",
-            )
+        lookup(dict.fromkeys(REMAT), remat, "remat")
+        lookup(dict.fromkeys(ATTENTION_FORMS), attention, "attention")
         # It has no weights but those of its parts, which cast their own.
         # Shared weights stay float32 between blocks.
         super().__init__(config, name=name, autocast=False, **kwargs)

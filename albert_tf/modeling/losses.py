@@ -78,12 +78,14 @@ def _comparable(
     These may be anything (-100, NaN), and NaN times 0 would be NaN.
     """
     labels = _without_last_axis(ops.cast(labels, dtype), like)
+    one_hot = (
+        " Of one-hot labels take labels.argmax(-1), or give compile() a loss "
+        "for them: keras.losses.CategoricalCrossentropy(from_logits=True)."
+    )
     require(
         _fits(labels.shape, like.shape),
         f"The labels must have the shape {list(like.shape)}; they have "
-        f"{list(labels.shape)}. Of one-hot labels take labels.argmax(-1), or "
-        "give compile() a loss for them: "
-        "keras.losses.CategoricalCrossentropy(from_logits=True).",
+        f"{list(labels.shape)}.{one_hot if dtype == 'int32' else ''}",
     )
     if weights is None:
         return labels

@@ -232,7 +232,9 @@ class AlbertModel(PretrainedModel):
         of which each has a dropout key. `hidden_states` are among the outputs
         with `output_hidden_states`; other arguments are AlbertEncoder's.
         """
-        features = self.checked(features, (), in_graph=not training)
+        features = self.checked(
+            features, with_heads=False, in_graph=not training
+        )
         outputs = self.encoder(
             _encoder_rows(features),
             dropout_keys=dropout_keys,
@@ -281,9 +283,7 @@ class AlbertModel(PretrainedModel):
             UserError: for features that do not fit, heads_only with other
                 outputs, or more applications than there are.
         """
-        features = self.checked(
-            features, self.features_of_heads(), in_graph=not training
-        )
+        features = self.checked(features, in_graph=not training)
         rows = _encoder_rows(features)
         positions = self._positions_of_heads(features)
         read_positions = None
@@ -313,18 +313,19 @@ class AlbertModel(PretrainedModel):
         return found
 
     def checked(
-        self, features: dict, needed: tuple[str, ...], in_graph: bool
+        self, features: dict, *, in_graph: bool, with_heads: bool = True
     ) -> dict:
         """Returns the features with defaults, see `checked_features`.
 
+        Those of the encoder alone unless `with_heads`.
         A graph that trains asserts nothing in `call`: the check of its batches
         is beside it (`CheckedSteps`, the input pipeline).
         """
         return checked_features(
             features,
             self.config,
-            needed=needed,
-            positions=[n for n in self.position_features() if n in needed],
+            needed=self.features_of_heads() if with_heads else (),
+            positions=self.position_features() if with_heads else (),
             known=self._labels().names().union(self.features_of_heads()),
             in_graph=in_graph,
         )
@@ -395,7 +396,7 @@ class AlbertModel(PretrainedModel):
             UserError: for features that do not fit.
         """
         # Here they are the user's; in the call there are stand-ins for them.
-        self.checked(features, self.features_of_heads(), in_graph=False)
+        self.checked(features, in_graph=False)
         return super().compute_output_spec(features, *args, **kwargs)
 
     def reads_positions_only(self) -> bool:

@@ -1,5 +1,6 @@
 """Muon and NorMuon as Keras optimizers."""
 
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,14 +58,18 @@ class Muon(SparseGradients, keras.optimizers.Muon):
         self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
     ) -> None:
         """Updates one variable and its moments."""
-        self._decay(variable, learning_rate)
-        super().update_step(gradient, variable, learning_rate)
-
-    def _decay(self, variable: keras.Variable, learning_rate: Tensor) -> None:
         if self.decays[self._get_variable_index(variable)]:
             decay = ops.cast(learning_rate, variable.dtype)
             decay = decay * self.weight_decay_rate
             self.assign_sub(variable, decay * variable)
+        super().update_step(gradient, variable, learning_rate)
+
+    def _should_use_adamw(self, variable: keras.Variable) -> bool:
+        # A path begins with the model's name, which a user chooses.
+        path = variable.path.partition("/")[2] or variable.path
+        return super()._should_use_adamw(
+            types.SimpleNamespace(shape=variable.shape, path=path)
+        )
 
     def zeropower_via_newtonschulz5(self, x: Tensor, steps: int) -> Tensor:
         """Returns `x`, `[inputs, outputs]`, made nearly orthogonal.
@@ -128,20 +133,19 @@ class NorMuon(Muon):
             )
         ]
 
-    def update_step(
-        self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
+    def _muon_update_step(
+        self,
+        gradient: Tensor,
+        variable: keras.Variable,
+        learning_rate: Tensor,
+        momentum: keras.Variable,
     ) -> None:
-        """Updates one variable, its moments and those of its neurons."""
-        index = self._get_variable_index(variable)
-        velocity = self.neuron_velocities[index]
-        if velocity is None:
-            super().update_step(gradient, variable, learning_rate)
-            return
-        self._decay(variable, learning_rate)
-        momentum, beta = self.momentums[index], self.neuron_beta
+        velocity = self.neuron_velocities[self._get_variable_index(variable)]
+        beta = self.neuron_beta
         self.assign(momentum, self.momentum * momentum + gradient)
+        ahead = gradient + self.momentum * momentum
         update = self.zeropower_via_newtonschulz5(
-            gradient + self.momentum * momentum, self.ns_steps
+            ahead if self.nesterov else momentum, self.ns_steps
         )
         square = ops.mean(ops.square(update), axis=0)
         self.assign(velocity, beta * velocity + (1.0 - beta) * square)

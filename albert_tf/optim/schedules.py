@@ -29,8 +29,9 @@ def learning_rate_at(
     at its peak.
 
     With original_schedule as in google-research/albert (optimization.py):
-    steps count from 0, so that the first has rate 0, and the decay counts
-    from the start of the run, so that the rate jumps after the warm-up.
+    steps count from 0, so that the first of a warm-up has rate 0, and the
+    decay counts from the start of the run, so that the rate jumps after the
+    warm-up.
     """
     warmup = float(config.num_warmup_steps)
     number = ops.cast(step, "float32")
@@ -53,10 +54,11 @@ def warm_up_warnings(
     config: OptimizerConfig, num_train_steps: int
 ) -> tuple[str, ...]:
     """Returns a line for the log where a run ends within its warm-up."""
-    if config.num_warmup_steps <= num_train_steps:
+    reached = config.num_warmup_steps + config.original_schedule
+    if reached <= num_train_steps:
         return ()
     return (
-        f"num_warmup_steps={config.num_warmup_steps} is more than "
+        f"num_warmup_steps={config.num_warmup_steps} is too many for "
         f"num_train_steps={num_train_steps}: the learning rate never reaches "
         f"its peak of {config.learning_rate:g}.",
     )

@@ -8,8 +8,9 @@ import keras
 
 from albert_tf.config import UserError, require
 
-# Variables, by path, that neither decay nor adapt (the original's list).
-EXCLUDED_PATTERNS = ("LayerNorm", "layer_norm", "bias")
+# Variables, by path, that neither decay nor adapt (the original's list), by the
+# end of the path: it begins with the model's name, which a user chooses.
+EXCLUDED_PATTERNS = (r"(LayerNorm|layer_norm)[^/]*(/[^/]*)?$", r"bias[^/]*$")
 # Decays of Keras optimizers, in place of which ours have `weight_decay_rate`.
 KERAS_DECAYS = ("weight_decay", "adam_weight_decay")
 # A part of the paths of the variables of Keras' low-rank adapters.
@@ -105,7 +106,7 @@ def trained_variables(model: keras.Model, freeze: str) -> list[keras.Variable]:
 def rate_multipliers(
     model: keras.Model, layer_decay: float
 ) -> dict[str, float]:
-    """Returns the learning-rate multiplier of every weight, by path.
+    """Returns the learning-rate multiplier of trainable weights, by path.
 
     Layer-wise learning-rate decay: 1 for the heads and the pooler,
     `layer_decay` for the last of the encoder's distinct blocks, its square

@@ -178,7 +178,7 @@ def test_exclusions_match_paths():
             variables.append(keras.Variable(np.ones(2), name="gamma"))
     optimizer = Lamb()
     optimizer.build(variables)
-    assert optimizer.decays == optimizer.adapts == [False, False, False, True]
+    assert optimizer.decays == optimizer.adapts == [False, False, True, True]
 
 
 def test_exclusions_from_a_configuration():

@@ -6,9 +6,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy_albert import SMALL
 from numpy_optimizers import RULES, numpy_steps
 
 from albert_tf.config import OptimizerConfig, override
+from albert_tf.modeling.models import AlbertForClassification
 from albert_tf.optim.muon import Muon, NorMuon
 from albert_tf.optim.optimizers import build_optimizer
 
@@ -80,6 +82,42 @@ def test_normuon_without_a_gradient_changes_nothing():
     optimizer = NorMuon(0.02, weight_decay_rate=0.0)
     optimizer.apply([tf.zeros((4, 6))], [kernel])
     np.testing.assert_array_equal(kernel, np.ones((4, 6)))
+
+
+def test_normuon_without_nesterov_takes_the_momentum_itself():
+    rng = np.random.default_rng(4)
+    gradients = rng.normal(size=(2, 4, 6)).astype("float32")
+    kernel = keras.Variable(np.zeros((4, 6), "float32"), name="kernel")
+    optimizer = NorMuon(0.02, weight_decay_rate=0.0, nesterov=False)
+    expected, momentum, of_neurons = 0.0, 0.0, 0.0
+    for gradient in gradients:
+        optimizer.apply([tf.constant(gradient)], [kernel])
+        momentum = 0.95 * momentum + gradient
+        update = orthogonalized(momentum)
+        of_neurons = 0.95 * of_neurons + 0.05 * (update**2).mean(axis=0)
+        update = update / np.sqrt(of_neurons)
+        size = np.sqrt((update**2).mean())
+        expected = expected - 0.02 * 0.2 * update / size
+    np.testing.assert_allclose(kernel, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [Muon, NorMuon])
+def test_a_models_name_decides_nothing(kind):
+    model = AlbertForClassification(SMALL, 2, name="bias_of_embeddings")
+    optimizer = kind(0.01)
+    optimizer.build(model.trainable_variables)
+    moved = {
+        v.path
+        for v, velocity in zip(
+            model.trainable_variables, optimizer.adam_velocities, strict=True
+        )
+        if velocity is None
+    }
+    assert moved == {
+        v.path
+        for v in model.trainable_variables
+        if len(v.shape) == 2 and "/embeddings/" not in v.path
+    }
 
 
 def test_serialization_of_normuon():

@@ -45,7 +45,10 @@ def test_a_warm_up_beyond_the_run_is_warned_of():
     config = OptimizerConfig(learning_rate=0.01, num_warmup_steps=101)
     assert warm_up_warnings(config, 101) == ()
     (warning,) = warm_up_warnings(config, 100)
-    assert "num_warmup_steps=101 is more than num_train_steps=100" in warning
+    original = override(config, {"original_schedule": True})
+    assert warm_up_warnings(original, 102) == ()
+    assert len(warm_up_warnings(original, 101)) == 1
+    assert "num_warmup_steps=101 is too many for num_train_steps=100" in warning
 
 
 def of_google(step, base, warmup, total, power):

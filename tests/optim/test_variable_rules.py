@@ -10,6 +10,8 @@ from albert_tf.modeling.models import (
 )
 from albert_tf.modeling.weights.adapters import add_adapters
 from albert_tf.optim.variable_rules import (
+    EXCLUDED_PATTERNS,
+    matches,
     path_patterns,
     rate_multipliers,
     trained_variables,
@@ -130,6 +132,16 @@ def test_a_freeze_that_leaves_no_adapter_is_refused():
         trained_variables(model, "encoder")
     trained = trained_variables(model, "lora_kernel_a,classifier")
     assert {v.name for v in trained} == {"lora_kernel_b"}
+
+
+def test_a_models_name_excludes_nothing_from_decay():
+    model = AlbertForClassification(SMALL, 2, name="bias_and_layer_norm")
+    paths = [v.path for v in model.trainable_variables]
+    excluded = {p for p in paths if matches(p, EXCLUDED_PATTERNS)}
+    assert excluded == {
+        p for p in paths if "/layer_norm/" in p or p.endswith("/bias")
+    }
+    assert 0 < len(excluded) < len(paths)
 
 
 def test_patterns_of_a_setting():

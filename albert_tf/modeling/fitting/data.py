@@ -66,8 +66,9 @@ def weights_of_classes(given: Any, classes: int | None) -> dict[int, float]:
             f"class_weight has {number!r}: {weight!r}; it takes numbers of "
             f"classes from 0 to below {limit}, and finite weights from 0 on.",
         )
-    require(any(given.values()), "class_weight has no weight above 0.")
-    return {
+    weights = {
         number: float(given.get(number, 1))
-        for number in range(classes or int(max(given)) + 1)
+        for number in range(classes or int(max(given, default=0)) + 1)
     }
+    require(any(weights.values()), "class_weight has no weight above 0.")
+    return weights

@@ -113,7 +113,7 @@ class FittableModel(CheckedSteps):
         ):
             return x, y, sample_weight
         x = as_arrays(x)
-        self.checked(x, self.features_of_heads(), in_graph=False)
+        self.checked(x, in_graph=False)
         is_plain = y is not None or sample_weight is None
         if not (labelled and self._labels().outputs) or (
             is_plain and self._has_own_step()
@@ -158,7 +158,7 @@ class FittableModel(CheckedSteps):
             "of axes than in an earlier call: compile() again, or give both "
             "the same.",
         )
-        self.checked(dict(x), self.features_of_heads(), in_graph=True)
+        self.checked(dict(x), in_graph=True)
         if labelled and not self._has_own_step():
             self._used_labels(x, y, sample_weight)
 
@@ -198,10 +198,12 @@ class FittableModel(CheckedSteps):
             "with --strategy.",
         )
         if training and x is not None:
-            self.checked(x, self.features_of_heads(), in_graph=True)
+            self.checked(x, in_graph=True)
         if self._compile_loss is not None:
             _refuse_probabilities(self._compile_config.config["loss"])
-            compared = self._for_keras(x, y, y_pred, sample_weight)
+            compared = self._for_keras(
+                x, y, y_pred, sample_weight, weighted=True
+            )
             return super().compute_loss(x, *compared, training=training)
         require(
             not self.compiled
@@ -241,8 +243,9 @@ class FittableModel(CheckedSteps):
             UserError: for one of Keras' that does not fit an output.
         """
         if self._compile_metrics is not None:
+            weighted = self._compile_config.config["weighted_metrics"]
             y, y_pred, sample_weight = self._for_keras(
-                x, y, y_pred, sample_weight
+                x, y, y_pred, sample_weight, weighted=bool(weighted)
             )
             outputs = self._labels().outputs
             if outputs and isinstance(y, Mapping):
@@ -251,11 +254,18 @@ class FittableModel(CheckedSteps):
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _for_keras(
-        self, x: dict, y: object, y_pred: dict, sample_weight: object
+        self,
+        x: dict,
+        y: object,
+        y_pred: dict,
+        sample_weight: object,
+        *,
+        weighted: bool,
     ) -> tuple[object, dict, object]:
         """Returns labels, predictions and weights of outputs that have a label.
 
         `[batch]` becomes `[batch, 1]`: Keras takes means over the last axis.
+        Weights are left out where nothing is `weighted`.
         """
         known = self._labels()
         if not known.outputs and not isinstance(y, Mapping):
@@ -273,13 +283,10 @@ class FittableModel(CheckedSteps):
                 predicted[output] = ops.expand_dims(value, -1)
                 if len(labels[output].shape) == 1:
                     labels[output] = ops.expand_dims(labels[output], -1)
-        if not weights:
+        if not weighted or not weights:
             return labels, predicted, None
-        # Keras' losses have a value for each vector of the output.
         spread = {
-            output: broadcast_weights(
-                weights[output], predicted[output][..., 0]
-            )
+            output: _of_vectors(output, weights[output], predicted[output])
             for output in weights.keys() & labels.keys()
         }
         return labels, predicted, dict.fromkeys(labels) | spread
@@ -295,6 +302,18 @@ class FittableModel(CheckedSteps):
         ):
             return self._labels().in_range(x, y, sample_weight)
         return self._labels().of_batch(x, y, sample_weight)
+
+
+def _of_vectors(output: str, weights: Any, predicted: Tensor) -> Tensor:
+    """Returns a weight for each vector of an output, as Keras' losses have."""
+    require(
+        tuple(weights.shape) != tuple(predicted.shape)
+        or predicted.shape[-1] == 1,
+        f"The loss and the weighted_metrics of compile() weigh whole examples "
+        f"of {output}, not each of its labels: give one weight for each "
+        "example, or compile() no loss, and its metrics as metrics.",
+    )
+    return broadcast_weights(weights, predicted[..., 0])
 
 
 def _refuse_probabilities(losses: Any) -> None:

@@ -73,8 +73,8 @@ class HeadLabels:
                 continue
             value = finite("sample_weight", value, lowest=0)
             if output in weights and output in labels:
-                value = broadcast_weights(value, labels[output])
-                value *= broadcast_weights(weights[output], labels[output])
+                own = broadcast_weights(weights[output], labels[output])
+                value = broadcast_weights(value, labels[output]) * own
             weights[output] = value
         return labels, weights
 

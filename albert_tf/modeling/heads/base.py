@@ -11,7 +11,6 @@ from albert_tf.config import ModelConfig, require
 from albert_tf.modeling.heads.pooling import (
     POOLED_OUTPUT,
     TEXT_NGRAMS,
-    initial_scale,
     is_own_pooling,
     read_width,
     reads_ngrams,
@@ -287,7 +286,9 @@ class DenseHead(Head):
             "classifier",
             width,
             read_width(self.reads, self.config),
-            initial_scale(self.reads, self.config),
+            # A text has many n-grams that no text of training has, and random
+            # weights of those would be noise.
+            float(not reads_ngrams(self.reads, self.config)),
         )
 
     def call(

@@ -52,7 +52,12 @@ class MultiLabelHead(DenseHead):
     # google-research/albert has no such task.
     weight_names = (("classifier", None, "classifier"),)
     labelled_outputs = (
-        LabelledOutput("logits", "label_ids", weighted_binary_cross_entropy),
+        LabelledOutput(
+            "logits",
+            "label_ids",
+            weighted_binary_cross_entropy,
+            num_classes=lambda head, shape: 2,
+        ),
     )
     label_weights = "label_weights"
     options = ("num_labels",)

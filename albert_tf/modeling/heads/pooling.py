@@ -163,15 +163,6 @@ def reads_ngrams(reads: str, config: ModelConfig) -> bool:
     return reads == TEXT_VECTOR and bool(POOLINGS[config.pooling].ngrams)
 
 
-def initial_scale(reads: str, config: ModelConfig) -> float:
-    """Returns a factor of the initial kernel of the layer that reads it.
-
-    It is 0 for n-grams: a text has many that no text of training has, and
-    random weights of those would be noise.
-    """
-    return float(not reads_ngrams(reads, config))
-
-
 def is_own_pooling(reads: str, config: ModelConfig) -> bool:
     """Returns whether a head reads a vector that other libraries lack."""
     return reads == TEXT_VECTOR and config.pooling != _COMMON

@@ -229,10 +229,6 @@ def _labels_of(kind: str, values: dict, path: str) -> list[str] | None:
     return None
 
 
-def _is_count(value: object, maximum: int) -> bool:
-    return type(value) is int and 1 <= value <= maximum
-
-
 def _with_pooling(
     config: ModelConfig, values: dict, own: dict, path: str
 ) -> ModelConfig:
@@ -348,7 +344,7 @@ def labels_from_json(values: dict, path: str) -> list[str]:
     if names is None and isinstance(ids, dict) and ids:
         names = {str(i): name for name, i in ids.items()}
     require(
-        count is None or _is_count(count, _MAX_LABELS),
+        count is None or (type(count) is int and 1 <= count <= _MAX_LABELS),
         f"{path}: num_labels={shown(count)} must be a whole number from 1 to "
         f"{_MAX_LABELS}.",
     )

@@ -15,6 +15,7 @@ import numpy as np
 from albert_tf.config import (
     ModelConfig,
     UserError,
+    listed,
     require,
     shares_whole_groups,
     sharing_plan,
@@ -277,10 +278,9 @@ def named_weights(
     )
     require(
         not quantized,
-        f"The model is quantized, in {', '.join(quantized[:1])} and "
-        f"{len(quantized) - 1} other layers, and files of this form hold "
-        "float32 weights: save it as Keras does, model.save('model.keras'), "
-        "or write the model that was quantized.",
+        f"The model is quantized, in {listed(quantized, 1, longest=None)}, and "
+        "files of this form hold float32 weights: save it as Keras does, "
+        "model.save('model.keras'), or write the model that was quantized.",
     )
     rows: list[NamedWeight] = []
 

@@ -502,7 +502,7 @@ def test_class_weights_that_cannot_be_used(classified):
         ({"bad": 1.0}, "class_weight has 'bad': 1.0; it takes numbers of"),
         ({0: -1.0}, r"class_weight has 0: -1.0; .* finite weights from 0"),
         ({0: np.nan}, "class_weight has 0: nan"),
-        ({0: 0.0}, "class_weight has no weight above 0"),
+        (dict.fromkeys(range(3), 0.0), "class_weight has no weight above 0"),
         ([1.0, 2.0], r"must be a dictionary .* it is \[1.0, 2.0\]"),
     ):
         with pytest.raises(UserError, match=text):
@@ -733,12 +733,59 @@ def test_one_hot_labels_need_a_loss_for_them(dtype):
     assert found == pytest.approx(expected.mean(), rel=1e-5)
 
 
+@pytest.mark.parametrize("label", [5, -100, 0.5])
+def test_several_labels_are_0_or_1(label):
+    name = "AlbertForMultiLabelClassification"
+    inputs, labels = parted(name)
+    y = labels["logits"].astype("float32")
+    y[1, 2] = label
+    with pytest.raises(UserError, match="label_ids must be whole .* 0 to 1"):
+        compiled(name).evaluate(inputs, y, verbose=0)
+    # What weighs nothing may be anything.
+    weights = np.ones_like(y)
+    weights[1, 2] = 0
+    found = compiled(name).evaluate(inputs, y, sample_weight=weights, verbose=0)
+    assert np.isfinite(found)
+
+
+def test_weights_of_each_label_beside_metrics():
+    name = "AlbertForMultiLabelClassification"
+    inputs, labels = parted(name)
+    weights = np.random.default_rng(5).random((ROWS, LABELS), "float32")
+    plain = keras.metrics.BinaryAccuracy(name="hits", threshold=0.0)
+    model = compiled(name, metrics=[plain])
+    outputs = np.asarray(model(inputs)["logits"])
+    y = labels["logits"]
+    found = evaluated(model, inputs, y, sample_weight=weights)
+    assert found["hits"] == pytest.approx(((outputs > 0) == y).mean())
+    expected = np.average(losses("logits", outputs, y), weights=weights)
+    assert found["loss"] == pytest.approx(expected, rel=1e-5)
+    model.compile("sgd", weighted_metrics=[plain], run_eagerly=True)
+    with pytest.raises(UserError, match="whole examples of logits, not each"):
+        evaluated(model, inputs, y, sample_weight=weights)
+
+
+def test_weights_are_left_as_they_were_given():
+    inputs, labels = parted(NAME)
+    given = np.float32([1, 2, 3, 4, 5, 6])
+    inputs["example_weights"] = given.copy()
+    rows = given.copy()
+    compiled(NAME).evaluate(inputs, labels, sample_weight=rows, verbose=0)
+    np.testing.assert_array_equal(rows, given)
+    np.testing.assert_array_equal(inputs["example_weights"], given)
+
+
 def test_labels_of_other_forms_are_refused(classified):
     model, inputs, y, _ = classified
     with pytest.raises(UserError, match="a list of several arrays, and Albert"):
         model.evaluate(inputs, [y, y], verbose=0)
     with pytest.raises(UserError, match="label_ids must be numbers; they are"):
         model.evaluate(inputs, np.array(["good"] * ROWS), verbose=0)
+    of_many, many = parted("AlbertForMultiLabelClassification")
+    with pytest.raises(UserError, match=r"\[6, 3\]; they have \[6\]\.$"):
+        compiled("AlbertForMultiLabelClassification").evaluate(
+            of_many, many["logits"][:, 0], verbose=0
+        )
     with pytest.raises(UserError, match="different lengths; pad them"):
         model.evaluate({"input_ids": [[1], [1, 2]]}, [0, 1], verbose=0)
     name = "AlbertForQuestionAnswering"

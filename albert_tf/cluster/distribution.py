@@ -42,6 +42,15 @@ _MAX_CPUS = 16
 _ENDING_SECONDS = 30.0
 
 
+def worker_hosts(strategy: tf.distribute.Strategy) -> list[str]:
+    """Returns the host of each worker; one, without a name, of no cluster."""
+    cluster = getattr(strategy, "cluster_resolver", None)
+    if cluster is None or not cluster.cluster_spec().jobs:
+        return [""]
+    addresses = cluster.cluster_spec().job_tasks("worker")
+    return [address.rpartition(":")[0] for address in addresses]
+
+
 def _check_replicas(runtime: RuntimeConfig, most: int, devices: str) -> None:
     require(
         runtime.num_replicas <= most,

@@ -63,6 +63,11 @@ _OF_STEPS = (
 _MOST_DIFFERENCES = 5
 
 
+def recorded_run(run_dir: str) -> dict[str, Any]:
+    """Returns the config.json of a run."""
+    return read_json(os.path.join(run_dir, CONFIG))
+
+
 def extended(config: Any, runtime: RuntimeConfig) -> Any:
     """Returns the configuration with `extend_to_steps` applied.
 

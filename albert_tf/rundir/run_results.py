@@ -10,7 +10,7 @@ from typing import Any
 from albert_tf.config import UserError
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
-from albert_tf.rundir.run_directory import CONFIG
+from albert_tf.rundir.run_directory import CONFIG, recorded_run
 
 # The metrics of a run, one line per logged step and evaluation.
 METRICS_FILE = "metrics.jsonl"
@@ -155,7 +155,7 @@ def title(run_dir: str) -> str:
     step = result(run_dir)["step"]
     if step == evaluations(run_dir)[-1]["step"]:
         return run_dir
-    recorded = read_json(os.path.join(run_dir, CONFIG))
+    recorded = recorded_run(run_dir)
     steps = recorded["config"]["training"]["num_train_steps"]
     return f"{run_dir}, step {step} of {steps}"
 

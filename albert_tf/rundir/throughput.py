@@ -8,7 +8,7 @@ class Throughput:
     """Rates over the time since they were last read."""
 
     def __init__(self, peak_flops: float | None = None) -> None:
-        """Waits for the first update, which compiles and is not timed.
+        """Waits for `begin`, after the call that compiles, to measure time.
 
         `peak_flops` is the FLOP/s of the devices in a matrix product.
         """
@@ -23,11 +23,15 @@ class Throughput:
         self._done: Counter[str] = Counter()
         self._waited = 0.0
 
-    def add(self, **done: float) -> None:
-        """Counts an update and its work: `sequences`, `tokens`, `flops`."""
+    def begin(self) -> None:
+        """Begins to measure, if it has not begun."""
         if self._began is None:
             self._began = time.monotonic()
             self.restart()
+
+    def add(self, **done: float) -> None:
+        """Counts an update and its work: `sequences`, `tokens`, `flops`."""
+        if self._began is None:
             return
         self._num_steps += 1
         self._done.update(done)

@@ -54,7 +54,6 @@ def evaluate(state: RunState) -> bool:
                 "run has diverged"
             )
     progress.evaluation = metrics
-    progress.roll_backs = 0
     monitor.log_evaluation(step, metrics)
     if text:
         monitor.log_text("predictions", text, step=step, split="eval")
@@ -77,7 +76,7 @@ def evaluate(state: RunState) -> bool:
     last = step == job.config.training.num_train_steps
     if not state.save_model(state.best_model, needed=last or state.keeps_best):
         return False
-    progress.best = {"step": step, "value": value}
+    progress.best = {"step": step}
     progress.best_evaluation = metrics
     return True
 

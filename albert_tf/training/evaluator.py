@@ -8,7 +8,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.cluster.distribution import distribute_rows, local_rows
+from albert_tf.cluster.distribution import (
+    distribute_rows,
+    local_rows,
+    worker_hosts,
+)
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.prefetch import prefetch
 from albert_tf.inputs.source_schedule import Source
@@ -55,7 +59,9 @@ class Evaluator:
 
     def num_devices(self) -> int:
         """Returns the number of devices; the CPUs of a machine are one."""
-        return self.strategy.num_replicas_in_sync if accelerator() else 1
+        if accelerator():
+            return self.strategy.num_replicas_in_sync
+        return len(set(worker_hosts(self.strategy)))
 
     def describe_devices(self) -> str:
         """Returns a description, such as `8 replicas on GPU`."""
@@ -158,11 +164,7 @@ class Evaluator:
             return reduced_scalars(as_float32(sums)), outputs
         sums |= self.training_loss.metrics(outputs, features)
         counts = self.training_loss.label_counts(outputs, features)
-        totals = all_reduce(list(counts.values()))
-        return (
-            reduced_scalars(as_float32(sums)),
-            dict(zip(counts, totals, strict=True)),
-        )
+        return reduced_scalars(as_float32(sums)), all_reduce(counts)
 
     def _first(self, reduced: Any) -> Any:
         """Returns one replica's values, which are equal on all replicas."""
@@ -172,8 +174,8 @@ class Evaluator:
         )
 
 
-def all_reduce(values: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns the sums over the replicas."""
+def all_reduce(values: Any) -> Any:
+    """Returns nested tensors, summed over the replicas."""
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return values
@@ -182,5 +184,5 @@ def all_reduce(values: list[tf.Tensor]) -> list[tf.Tensor]:
 
 def reduced_scalars(values: Any) -> Any:
     """Returns nested float32 scalars, summed over the replicas at once."""
-    (total,) = all_reduce([tf.stack(tf.nest.flatten(values))])
+    total = all_reduce(tf.stack(tf.nest.flatten(values)))
     return tf.nest.pack_sequence_as(values, tf.unstack(total))

@@ -170,7 +170,7 @@ class Progress:
 
     Attributes:
         passed_over: batches that roll-backs have left out.
-        roll_backs: since the last finite evaluation.
+        roll_backs: since the last checkpoint.
         window: sums since the last logged step.
         losses: of the last steps, for the detection of spikes.
         skipped_steps: steps without an update.

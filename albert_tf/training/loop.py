@@ -158,6 +158,8 @@ class _Loop:
                     )
                 for batch, result in zip(batches, results, strict=True):
                     self._record_step(batch, result)
+                # The first call compiles, and is not timed.
+                self.state.monitor.throughput.begin()
                 self._act(results[-1])
 
     def _changes_of_batches(self) -> set[int]:

@@ -24,7 +24,7 @@ class LossScale:
         """Returns the factor of the loss, and so of its gradients."""
         return 1.0
 
-    def unscaled(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+    def unscaled(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the gradients of the loss without the factor."""
         return gradients
 
@@ -53,9 +53,9 @@ class _AdaptiveScale(LossScale):
     def value(self) -> tf.Tensor:
         return tf.convert_to_tensor(self._scale)
 
-    def unscaled(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+    def unscaled(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         scale = self.value()
-        return [gradient / scale for gradient in gradients]
+        return {path: value / scale for path, value in gradients.items()}
 
     def update(self, finite: tf.Tensor) -> None:
         scale = self.value()

@@ -148,6 +148,7 @@ class RunState:
 
     def save(self, *, best: bool = False, needed: bool = False) -> None:
         """Saves a checkpoint, if this is the chief."""
+        self.progress.roll_backs = 0
         if not self._is_chief:
             return
         self.monitor.flush()

@@ -7,7 +7,7 @@ from albert_tf.training.run_state import RunState
 from albert_tf.training.trainer import StepResult
 
 # Limits after which a run counts as diverged: steps in a row without an
-# update, and roll-backs without a finite evaluation between them.
+# update, and roll-backs to one checkpoint.
 _MAX_SKIPPED_IN_A_ROW = 10
 _MAX_ROLL_BACKS = 3
 # Records named in one log line; events.jsonl names all.

@@ -336,23 +336,13 @@ class Trainer(Evaluator):
         step = tf.function(
             run, autograph=False, jit_compile=self._xla or None
         ).get_concrete_function(tf.TensorSpec([], tf.int32))
-        results = tf.TensorArray(
-            tf.float32,
-            self._training_config.steps_per_loop,
-            element_shape=[len(step.outputs)],
-        )
-        _, results = tf.while_loop(
-            lambda number, _: number < num_steps,
-            lambda number, results: (
-                number + 1,
-                results.write(number, tf.stack(tf.nest.flatten(step(number)))),
-            ),
-            (tf.constant(0), results),
+        return tf.map_fn(
+            step,
+            tf.range(num_steps),
             parallel_iterations=1,
-        )
-        table = results.gather(tf.range(num_steps))
-        return tf.nest.pack_sequence_as(
-            step.structured_outputs, tf.unstack(table, axis=1)
+            fn_output_signature=tf.nest.map_structure(
+                tf.TensorSpec.from_tensor, step.structured_outputs
+            ),
         )
 
     # Functions of one replica.
@@ -437,10 +427,11 @@ class Trainer(Evaluator):
             num_applications=num_applications,
             part_widths=part_widths,
         )
-        reached = [v.path for v in self._trained if v.path in local]
-        reduced = all_reduce([local[path] for path in reached])
-        gradients = self._loss_scale.unscaled(reduced)
-        return sums, dict(zip(reached, gradients, strict=True))
+        # In the order of the sum in their norm.
+        reached = {
+            v.path: local[v.path] for v in self._trained if v.path in local
+        }
+        return sums, self._loss_scale.unscaled(all_reduce(reached))
 
     def _clipped(
         self, gradients: dict[str, tf.Tensor], norm: tf.Tensor

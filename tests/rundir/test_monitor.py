@@ -52,6 +52,7 @@ def test_training_scalars_reach_every_log(tmp_path, clock):
     clock.now += 60
     monitor.throughput.wait(30)
     monitor.advance(loss=1.0, sequences=4, tokens=40, flops=200)
+    monitor.throughput.begin()
     for step in (5, 10):
         for _ in range(5):
             clock.now += 2
@@ -99,9 +100,23 @@ def test_training_scalars_reach_every_log(tmp_path, clock):
     }
 
 
+def test_the_steps_of_the_call_that_compiles_are_not_timed(tmp_path, clock):
+    monitor = make(tmp_path)
+    for _ in range(2):
+        clock.now += 60
+        # Four steps in a call; only the first call begins to measure.
+        for _ in range(4):
+            monitor.advance(loss=1.0, sequences=15)
+        monitor.throughput.begin()
+    rates = monitor.log_training(8, {}, {})
+    monitor.close()
+    assert rates["sequences_per_second"] == 1.0
+    assert monitor.throughput.seconds_left(8) == 120.0
+
+
 def test_rates_exclude_evaluations(tmp_path, clock):
     monitor = make(tmp_path)
-    monitor.advance(1.0, sequences=100)
+    monitor.throughput.begin()
     monitor.advance(1.0, sequences=100)
     monitor.throughput.wait(3)
     clock.now += 50
@@ -289,6 +304,7 @@ def test_other_workers_write_and_print_nothing(tmp_path, capsys):
 def test_plain_lines_without_a_terminal(tmp_path, capsys, clock):
     monitor = make(tmp_path)
     monitor.advance(loss=0.5, sequences=8)
+    monitor.throughput.begin()
     # Nothing is known of the pace yet.
     monitor.log_training(1, {"loss": 0.5}, {})
     clock.now += 15
@@ -311,6 +327,7 @@ def test_a_bar_on_a_terminal(tmp_path, capsys, clock, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     monitor = make(tmp_path, start_step=3)
     monitor.advance(loss=0.5, sequences=8)
+    monitor.throughput.begin()
     clock.now += 15
     monitor.advance(loss=0.5, sequences=8)
     monitor.log_training(5, {"masked_lm_loss": 0.25}, {})

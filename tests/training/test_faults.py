@@ -163,6 +163,17 @@ def test_a_run_without_a_finite_step_has_diverged(
     assert raised.value.exit_code == 17
 
 
+def test_roll_backs_to_one_checkpoint_end_whatever_evaluations_follow(
+    fake_run, monkeypatch
+):
+    # Two good steps, with an evaluation that is not better, and a bad one.
+    poison(monkeypatch, set(range(4, 100, 3)))
+    settings = {"eval_steps": 2, "save_checkpoints_steps": 12}
+    message = "after 3 roll-backs step 5 is not finite either"
+    with pytest.raises(RunStopped, match=message):
+        fake_run(on_nonfinite="rollback", **settings)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_at_the_next_step(
     number, fake_run, tmp_path, monkeypatch

@@ -57,6 +57,7 @@ def main() -> None:
     from albert_tf.jobs.pretraining_phases import PretrainingShards
     from albert_tf.jobs.pretraining_verdict import pretraining_verdict
     from albert_tf.records.shards import read_metadata, shard_directory
+    from albert_tf.rundir.run_directory import extended
 
     # The default vocabulary size is that of the shards.
     metadata = read_metadata(shard_directory(FLAGS.train_data[0]))
@@ -80,16 +81,19 @@ def main() -> None:
         FLAGS.eval_data,
         max_copied_bytes=math.inf if limit is None else 1e9 * limit,
     )
+    runtime = command_line.with_flags(RuntimeConfig())
     evaluation = run_pretraining(
         config,
         shards,
         run_dir=FLAGS.run_dir,
-        runtime=command_line.with_flags(RuntimeConfig()),
+        runtime=runtime,
         initial=initial,
         report=training_programs.report_notes(),
     )
     verdict = pretraining_verdict(
-        evaluation, config, initialized=bool(FLAGS.init_from)
+        evaluation,
+        extended(config, runtime),
+        initialized=bool(FLAGS.init_from),
     )
     training_programs.print_evaluation(evaluation, verdict, FLAGS.run_dir)
 

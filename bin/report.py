@@ -65,6 +65,11 @@ def main() -> None:
         f"{FLAGS.run_dir} is a pretraining run; --task and --data_dir are for "
         "fine-tuning runs.",
     )
+    require(
+        task is None or not FLAGS.eval_data,
+        f"{FLAGS.run_dir} is a fine-tuning run; --eval_data is for pretraining "
+        "runs.",
+    )
     command_line.load_tensorflow()
     from albert_tf.cluster.environment import usable_cpus
     from albert_tf.jobs.run_reports import finetuning_report, pretraining_report

@@ -4,7 +4,8 @@ python -m bin.reproduce --table=sharing --scale=tiny --input=books \\
     --task_data=SST-2:glue/SST-2,MRPC:glue/MRPC --num_seeds=3 --run_dir=paper
 
 Every model is pretrained by bin.pretrain and fine-tuned by bin.finetune in the
-run directory, on a core of its own. Models that tables share are trained once.
+run directory, on a share of the cores; flags such as --strategy and --precision
+are those of bin.pretrain. Models that tables share are trained once.
 Interrupted, the same command continues; several processes, also on several
 machines, may work in one directory. Written at the end, and with --report at
 any time: report.html, report.md and results.jsonl (a line for each job). A
@@ -20,7 +21,14 @@ from typing import Any
 from absl import flags
 from tqdm import tqdm
 
-from albert_tf.config import UserError, lookup, require, silent
+from albert_tf.config import (
+    PretrainConfig,
+    RuntimeConfig,
+    UserError,
+    lookup,
+    require,
+    silent,
+)
 from albert_tf.io import files
 from albert_tf.report.page import to_html, to_markdown
 from albert_tf.tasks.catalog import TASKS
@@ -45,6 +53,11 @@ from experiments.units import (
 )
 
 FLAGS = flags.FLAGS
+# Settings of bin.pretrain, of where and how a row is trained.
+_LAUNCH_SETTINGS = (
+    *("strategy", "num_replicas", "tpu", "precision", "xla"),
+    *("micro_batch_size", "steps_per_loop", "remat", "attention"),
+)
 
 
 def define_flags() -> None:
@@ -73,8 +86,14 @@ def define_flags() -> None:
     flags.DEFINE_integer("num_seeds", 1, "Models of each row.", lower_bound=1)
     flags.DEFINE_list("only", [], "Rows of the tables; default: all.")
     flags.DEFINE_integer(
-        "processes", os.cpu_count(), "Jobs at a time.", lower_bound=1
+        "processes",
+        os.cpu_count(),
+        "Jobs at a time, each on an equal share of the cores; 1 where models "
+        "are trained on GPUs or TPUs.",
+        lower_bound=1,
     )
+    for config in (RuntimeConfig(), PretrainConfig()):
+        command_line.define_settings(config, only=_LAUNCH_SETTINGS)
     flags.DEFINE_bool("report", False, "Only write the report.")
     flags.DEFINE_bool(
         "estimate", False, "Only print each row's arithmetic and its time."
@@ -126,6 +145,16 @@ def _task(text: str) -> TaskData:
     )
     lookup(TASKS, task, "task")
     return TaskData(task, normalized(directory))
+
+
+def _pretrain_flags() -> list[str]:
+    """Returns the flags of bin.pretrain that were given to this program."""
+    given: dict[str, Any] = {}
+    for config in (RuntimeConfig(), PretrainConfig()):
+        # Wrong values are an error before any job.
+        command_line.with_flags(config)
+        given |= command_line.given_settings(config)
+    return [f"--{name}={value}" for name, value in given.items()]
 
 
 def _models(results: dict[str, TableResults]) -> list[Unit]:
@@ -242,7 +271,7 @@ def _run(
         _check_paths()
     try:
         _check_domain(units, ledger)
-        run_units(units, ledger, FLAGS.processes, _log)
+        run_units(units, ledger, FLAGS.processes, _log, _pretrain_flags())
     except UnitError as error:
         sys.exit(error.status)
 
@@ -318,7 +347,7 @@ def _print_estimates(results: dict[str, TableResults]) -> None:
             hours = map(_shown_hours, hours_of(flops).values())
             rows.append([cell.row.name, cell.seed, f"{flops:.2e}", *hours])
         machines = [f"hours, {name}" for name in HARDWARE]
-        print(f"{found.table.title}")
+        print(found.table.title)
         print(format_table(rows, ["row", "seed", "operations", *machines]))
 
 

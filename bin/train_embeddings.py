@@ -79,6 +79,12 @@ def main() -> None:
         bool(FLAGS.input) != reads_table and bool(FLAGS.table) == reads_table,
         "Give texts with --input, or --pairs=columns and a --table.",
     )
+    for name in ("columns", "quoting", "skip_bad_rows"):
+        require(
+            reads_table or not FLAGS[name].present,
+            f"--{name} is of a --table, which --pairs="
+            f"{config.embeddings.pairs} does not read.",
+        )
     training_programs.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.jobs.train_embeddings import run_embedding_training

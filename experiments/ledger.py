@@ -83,9 +83,17 @@ class Ledger:
         write_json(path, {"seconds": seconds})
 
     def record(
-        self, unit: Unit, status: str, figures: Figures, seconds: float
+        self,
+        unit: Unit,
+        status: str,
+        figures: Figures,
+        seconds: float,
+        **computed: Any,
     ) -> None:
-        """Records the end of a unit, with all that decides its figures."""
+        """Records the end of a unit, with all that decides its figures.
+
+        `computed` is how: on how many cores, with which flags beside.
+        """
         files.makedirs(os.path.join(self.directory, "results"))
         write_json(
             self._path(unit),
@@ -97,6 +105,7 @@ class Ledger:
                 "needs": {role: u.name for role, u in unit.needs.items()},
                 "figures": figures,
                 "seconds": seconds,
+                **computed,
                 "finished": datetime.now(UTC).isoformat(" ", "seconds"),
                 **_circumstances(),
             },

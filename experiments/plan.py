@@ -238,7 +238,7 @@ class Planner:
     def _text(self, more: bool = False) -> dict[str, Any]:
         text = self.text
         require(
-            not more or bool(text.additional),
+            not more or bool(text.additional) or not text.input,
             "This table has a row with additional text; give it with "
             "--additional_input.",
         )
@@ -249,7 +249,7 @@ class Planner:
 
     def _domain(self) -> dict[str, Any]:
         require(
-            bool(self.text.domain),
+            bool(self.text.domain) or not self.text.input,
             "This table adapts models to the text of a domain; give it with "
             "--domain_input.",
         )

@@ -181,10 +181,18 @@ def _expected_by_chance(results: Mapping[str, TableResults]) -> str:
 
 def _computers(ledger: Ledger) -> str:
     """Returns the processors of the jobs; empty before any has ended."""
-    processors = sorted({entry["processor"] for entry in ledger.entries()})
-    if not processors:
+    entries = list(ledger.entries())
+    if not entries:
         return ""
-    return f"{', '.join(processors)}, every model on one core"
+    processors = sorted({entry["processor"] for entry in entries})
+    # Earlier versions have one core for each job, and no flags.
+    cores = sorted({entry.get("cores") or 1 for entry in entries})
+    flags = sorted({" ".join(e.get("pretrain_flags", [])) for e in entries})
+    number = "one core" if cores == [1] else f"{cores[-1]} cores at most"
+    return (
+        f"{', '.join(processors)}, every model on {number}"
+        f"{''.join(f', some with {f}' for f in filter(None, flags))}"
+    )
 
 
 def _names_of_units(results: Mapping[str, TableResults]) -> set[str]:

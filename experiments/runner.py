@@ -1,4 +1,4 @@
-"""Runs units side by side, each on a core of its own, and records them.
+"""Runs units side by side, each on cores of its own, and records them.
 
 Several processes may run one directory: a unit belongs to whoever holds its
 lock, and what another has recorded is not run again, unless its output is
@@ -14,7 +14,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, Any
 
 from tqdm import tqdm
 
@@ -27,6 +27,8 @@ from experiments import ledger as states
 from experiments.ledger import Ledger
 from experiments.units import KINDS, OUTPUT, TEXT, Figures, Job, Unit, in_order
 
+# The cores of a job.
+Cores = frozenset[int]
 _POLL_SECONDS = 0.5
 _LOG = "log.txt"
 _BAR = "{n_fmt}/{total_fmt} jobs |{bar}| {elapsed}{postfix}"
@@ -41,7 +43,7 @@ class _Running:
 
     unit: Unit
     process: subprocess.Popen
-    core: int
+    cores: Cores
     started: float
     resources: contextlib.ExitStack
 
@@ -55,10 +57,16 @@ class UnitError(Exception):
 
 
 def run_units(
-    units: Sequence[Unit], ledger: Ledger, processes: int, log: Log
+    units: Sequence[Unit],
+    ledger: Ledger,
+    processes: int,
+    log: Log,
+    pretrain_flags: Sequence[str] = (),
 ) -> None:
     """Runs what has not been recorded, until every unit has.
 
+    At most `processes` run at a time, each on its share of this machine's
+    cores, pretrainings with `pretrain_flags` beside their settings.
     Units that diverge are recorded as such, and what needs them as not run.
     After a signal to stop the programs save, and the next call resumes them.
     On a terminal there is a bar, above which `log` writes its lines.
@@ -68,7 +76,7 @@ def run_units(
             logged.
     """
     ordered = in_order(units)
-    cores = sorted(os.sched_getaffinity(0))[:processes]
+    shares = _shares_of_cores(processes)
     bar = tqdm(
         total=len(ordered),
         bar_format=_BAR,
@@ -76,11 +84,13 @@ def run_units(
         disable=not sys.stderr.isatty(),
     )
     with Children() as children, contextlib.ExitStack() as locks, bar:
-        run = _Run(ordered, ledger, processes, log, children, locks)
+        run = _Run(
+            ordered, ledger, len(shares), pretrain_flags, log, children, locks
+        )
         while not run.is_complete():
-            for core in cores:
-                if core not in {r.core for r in run.running}:
-                    run.start_next(core)
+            for cores in shares:
+                if cores not in {r.cores for r in run.running}:
+                    run.start_next(cores)
             time.sleep(_POLL_SECONDS)
             run.collect()
             run.show(bar)
@@ -88,19 +98,38 @@ def run_units(
                 raise UnitError(128 + children.received)
 
 
+def _shares_of_cores(processes: int) -> list[Cores]:
+    """Returns the cores that this process may use, in equal shares."""
+    # macOS does not restrict a process to some of them.
+    if hasattr(os, "sched_getaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+    else:
+        cores = list(range(os.cpu_count() or 1))
+    number = min(processes, len(cores))
+    return [frozenset(cores[i::number]) for i in range(number)]
+
+
+def _restrict(process: subprocess.Popen, cores: Cores) -> None:
+    if hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(process.pid, cores)
+
+
 class _Run:
     def __init__(
         self,
         units: Sequence[Unit],
         ledger: Ledger,
-        processes: int,
+        shares: int,
+        pretrain_flags: Sequence[str],
         log: Log,
         children: Children,
         locks: contextlib.ExitStack,
     ) -> None:
         self._units = units
         self._ledger = ledger
-        self._processes = processes
+        self._shares = shares
+        self._pretrain_flags = pretrain_flags
         self._log = log
         self._children = children
         self._locks = locks
@@ -135,16 +164,16 @@ class _Run:
             return status if self._ledger.has_output(unit) else None
         return status
 
-    def start_next(self, core: int) -> None:
-        """Starts the first unit that can be, on a core; perhaps none."""
+    def start_next(self, cores: Cores) -> None:
+        """Starts the first unit that can be, on these cores; perhaps none."""
         if self._children.received:
             return
         for unit in list(self._waiting):
             needed = {self._status(n, True) for n in unit.needs.values()}
-            if None not in needed and self._start(unit, core, needed):
+            if None not in needed and self._start(unit, cores, needed):
                 return
 
-    def _start(self, unit: Unit, core: int, needed: set[str | None]) -> bool:
+    def _start(self, unit: Unit, cores: Cores, needed: set[str | None]) -> bool:
         """Returns whether the unit runs now; it may be somebody else's."""
         files.makedirs(self._ledger.unit_directory(unit))
         with contextlib.ExitStack() as resources:
@@ -160,14 +189,13 @@ class _Run:
             if unit not in self._to_run([unit, *self._waiting]):
                 return False
             if needed - {states.FINISHED}:
-                self._record(unit, states.SKIPPED, {}, 0.0)
+                self._record(unit, states.SKIPPED, {}, 0.0, frozenset())
                 return False
-            process = self._process(unit, output)
-            with contextlib.suppress(ProcessLookupError):
-                os.sched_setaffinity(process.pid, {core})
+            process = self._process(unit, len(cores), output)
+            _restrict(process, cores)
             started = time.monotonic() - self._ledger.earlier_seconds(unit)
             self.running.append(
-                _Running(unit, process, core, started, resources.pop_all())
+                _Running(unit, process, cores, started, resources.pop_all())
             )
             return True
         return False
@@ -177,8 +205,10 @@ class _Run:
             os.path.join(self._ledger.unit_directory(unit), _LOG), "ab"
         )
 
-    def _process(self, unit: Unit, output: IO) -> subprocess.Popen:
-        job = Job(unit, self._ledger.unit_directory, self._processes)
+    def _process(self, unit: Unit, cores: int, output: IO) -> subprocess.Popen:
+        job = Job(
+            unit, self._ledger.unit_directory, cores, self._pretrain_flags
+        )
         command = KINDS[unit.kind].command(job)
         return self._children.start(
             [sys.executable, "-m", *command],
@@ -214,9 +244,9 @@ class _Run:
             figures = KINDS[run.unit.kind].figures(job)
             self._check_text(run.unit, figures)
             self._ledger.mark_whole(run.unit)
-            self._record(run.unit, states.FINISHED, figures, seconds)
+            self._record(run.unit, states.FINISHED, figures, seconds, run.cores)
         elif status == DIVERGED:
-            self._record(run.unit, states.DIVERGED, {}, seconds)
+            self._record(run.unit, states.DIVERGED, {}, seconds, run.cores)
         elif self._children.received:
             self._ledger.write_earlier_seconds(run.unit, seconds)
             self._waiting.insert(0, run.unit)
@@ -254,9 +284,17 @@ class _Run:
         raise UnitError(1)
 
     def _record(
-        self, unit: Unit, status: str, figures: Figures, seconds: float
+        self,
+        unit: Unit,
+        status: str,
+        figures: Figures,
+        seconds: float,
+        cores: Cores,
     ) -> None:
-        self._ledger.record(unit, status, figures, seconds)
+        computed: dict[str, Any] = {"cores": len(cores)}
+        if unit.kind == "pretraining":
+            computed["pretrain_flags"] = list(self._pretrain_flags)
+        self._ledger.record(unit, status, figures, seconds, **computed)
         self._ledger.write_lines()
         if seconds:
             self._seconds[unit.kind].append(seconds)
@@ -280,7 +318,7 @@ class _Run:
             for unit in known
         )
         others = len(left) - len(known)
-        texts = [f"{_clock(seconds / self._processes)} left"] * bool(known)
+        texts = [f"{_clock(seconds / self._shares)} left"] * bool(known)
         texts += [f"{others} jobs of kinds that have not run yet"] * bool(
             others
         )

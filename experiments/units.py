@@ -89,12 +89,14 @@ class Job:
     Attributes:
         unit: of which the job is.
         directory: a function that returns the directory of each unit.
-        processes: that it may use.
+        cores: number of those that it may use.
+        pretrain_flags: of bin.pretrain beside the unit's settings.
     """
 
     unit: Unit
     directory: Callable[[Unit], str]
-    processes: int = 1
+    cores: int = 1
+    pretrain_flags: Sequence[str] = ()
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -168,7 +170,7 @@ def _shards(job: Job) -> list[str]:
         f"--tokenizer={job.needed('vocabulary')}",
         *_flags(job, "sentence_objective", "max_seq_length"),
         *_flags(job, "eval_fraction", "dupe_factor"),
-        f"--workers={job.processes}",
+        f"--workers={job.cores}",
         f"--output_dir={job.output()}",
     ]
 
@@ -199,7 +201,7 @@ def _pretraining(job: Job) -> list[str]:
         command.append(f"--masking_weights={job.needed('weights')}")
     if module := job.settings.get("module"):
         command.append(f"--import={module}")
-    return [*command, f"--run_dir={job.output()}"]
+    return [*command, *job.pretrain_flags, f"--run_dir={job.output()}"]
 
 
 def pretraining_config(unit: Unit) -> PretrainConfig:

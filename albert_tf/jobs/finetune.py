@@ -20,7 +20,6 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.jobs.epochs import with_steps
 from albert_tf.jobs.finetuning_data import (
-    TRAIN,
     finetuning_data,
     in_both_orders,
     read_examples,
@@ -33,6 +32,7 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.recipes import RECIPES, Recipe, with_recipe
+from albert_tf.tasks.splits import TRAIN
 from albert_tf.training.job import strategy_for
 from albert_tf.training.loop import train
 from albert_tf.training.training_loss import head_loss

@@ -16,8 +16,7 @@ from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import LabelScaling
 from albert_tf.tasks.kinds.classification import Classification
-
-TRAIN = "train"
+from albert_tf.tasks.splits import TRAIN
 
 
 @dataclasses.dataclass(frozen=True)

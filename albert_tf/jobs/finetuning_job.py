@@ -41,6 +41,7 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of, baseline_scores
 from albert_tf.tasks.feature_building import examples_digest
 from albert_tf.tasks.kinds.base import LabelScaling, ScoredExamples
+from albert_tf.tasks.splits import TRAIN
 from albert_tf.training.job import Job
 from albert_tf.training.skipped_steps import diverged
 
@@ -97,7 +98,7 @@ class FinetuningJob(Job):
             "model": to_dict(self.model_config),
             "labels": self.data.labels,
             NUM_EXAMPLES: numbers,
-            "train_examples": examples_digest(self.data.examples["train"]),
+            "train_examples": examples_digest(self.data.examples[TRAIN]),
             "dev_examples": [
                 examples_digest(self.data.examples[split])
                 for split in self.task.evaluated.values()
@@ -188,7 +189,7 @@ class FinetuningJob(Job):
             task=TaskRecord(
                 self.task.name,
                 to_save,
-                pairs=self.task.kind.are_pairs(self.data.examples["train"]),
+                pairs=self.task.kind.are_pairs(self.data.examples[TRAIN]),
                 base_model=self.initial.hub_name,
                 columns=self.task.columns(self.data.directory),
                 label_separator=self.task.label_separator,
@@ -239,10 +240,10 @@ class FinetuningJob(Job):
                 run_dir=self.run_dir,
                 task=self.task,
                 examples={
-                    "train": self.data.examples["train"],
+                    TRAIN: self.data.examples[TRAIN],
                     **{name: part.examples for name, part in held_out.items()},
                 },
-                features={"train": self.data.features, **features},
+                features={TRAIN: self.data.features, **features},
                 scored=self._last_scored,
                 predictor=Predictor(loaded, PREDICTION_BATCH),
                 notes=self.report or (),
@@ -274,7 +275,7 @@ class FinetuningJob(Job):
         return {
             suffix: baseline_scores(
                 self.task,
-                self.data.examples["train"],
+                self.data.examples[TRAIN],
                 scored.examples,
                 cache_dir=self.data.builder.cache_dir,
                 log=self.log,

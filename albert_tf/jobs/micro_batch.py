@@ -8,7 +8,12 @@ from typing import TypeVar
 
 import tensorflow as tf
 
-from albert_tf.cluster.distribution import broadcast, is_chief, lost_workers
+from albert_tf.cluster.distribution import (
+    broadcast,
+    is_chief,
+    lost_workers,
+    worker_hosts,
+)
 from albert_tf.cluster.memory import free_memory
 from albert_tf.config import (
     FinetuneConfig,
@@ -152,10 +157,8 @@ def _mib(size: float) -> str:
 
 def _num_local_replicas(strategy: tf.distribute.Strategy) -> int:
     """Returns the number of replicas that share this machine's memory."""
-    cluster = getattr(strategy, "cluster_resolver", None)
-    if cluster is None or not cluster.cluster_spec().jobs:
+    hosts = worker_hosts(strategy)
+    if len(hosts) == 1:
         return strategy.num_replicas_in_sync
-    addresses = cluster.cluster_spec().job_tasks("worker")
-    hosts = [address.rpartition(":")[0] for address in addresses]
-    here = hosts.count(hosts[cluster.task_id])
+    here = hosts.count(hosts[strategy.cluster_resolver.task_id])
     return here * strategy.num_replicas_in_sync // len(hosts)

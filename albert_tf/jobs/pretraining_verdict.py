@@ -66,6 +66,8 @@ def no_learning_warning(
 
 
 def _degree(accuracy: float, baseline: float) -> str:
+    if baseline == 1.0:
+        return "not measured, since all labels are alike"
     if accuracy <= baseline + MARGIN_ABOVE_BASELINE:
         return "not learned"
     share = (accuracy - baseline) / (1.0 - baseline)

@@ -10,8 +10,8 @@ import numpy as np
 
 from albert_tf.config import FinetuneConfig, override, require
 from albert_tf.io import files
-from albert_tf.io.json_files import read_json, write_json
-from albert_tf.rundir.run_directory import CONFIG
+from albert_tf.io.json_files import write_json
+from albert_tf.rundir.run_directory import CONFIG, recorded_run
 from albert_tf.rundir.run_results import (
     NO_METRICS,
     evaluations,
@@ -160,7 +160,7 @@ def _run_all(
         simple, verdict = read_comparison(directory)
         # A metric that is not defined is null in files.
         metrics = {n: math.nan if v is None else v for n, v in simple.items()}
-        recorded = read_json(os.path.join(directory, CONFIG))
+        recorded = recorded_run(directory)
         training = recorded["config"]["training"]
         best_metric = training["best_metric"]
         last = evaluations(directory)[-1][best_metric]

@@ -13,9 +13,8 @@ from albert_tf.interchange.model_card import (
 )
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.io import files
-from albert_tf.io.json_files import read_json
 from albert_tf.rundir import run_results
-from albert_tf.rundir.run_directory import CONFIG
+from albert_tf.rundir.run_directory import recorded_run
 from albert_tf.training.run_state import MODEL
 
 # Settings of a run that a card reports, by section of its configuration.
@@ -65,7 +64,7 @@ def facts_of_run(run_dir: str) -> dict[str, Any]:
         if isinstance(value, float)
         and not any(word in name for word in _NOT_REPORTED)
     }
-    recorded = read_json(os.path.join(run_dir, CONFIG))["config"]
+    recorded = recorded_run(run_dir)["config"]
     training = {
         name: recorded[section][name]
         for section, names in _REPORTED.items()

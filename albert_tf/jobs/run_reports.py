@@ -5,8 +5,6 @@ from typing import Any
 
 from albert_tf.config import (
     FinetuneConfig,
-    Log,
-    MaskingConfig,
     PretrainConfig,
     from_dict,
     require,
@@ -30,16 +28,16 @@ from albert_tf.report.pretraining_page import (
     pretraining_page,
     shards_row,
 )
-from albert_tf.report.run_sections import recorded_run
 from albert_tf.report.sample_predictions import MaskedSample
 from albert_tf.rundir.recorded_division import (
     RecordedDivision,
     divided_as_in_training,
 )
+from albert_tf.rundir.run_directory import recorded_run
 from albert_tf.rundir.run_results import result
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
-from albert_tf.tasks.splits import folded
+from albert_tf.tasks.splits import TRAIN, folded
 
 
 def finetuning_report(
@@ -49,7 +47,6 @@ def finetuning_report(
     *,
     workers: int = 1,
     cache_dir: str = "",
-    log: Log = print,
 ) -> Page:
     """Returns the report of a fine-tuning run, a fold's too.
 
@@ -67,8 +64,10 @@ def finetuning_report(
         task = folded(task, **division)
     else:
         recorded_division = RecordedDivision.of_run(run_dir, recorded)
-        task = divided_as_in_training(task, [recorded_division], data_dir, log)
-    examples = read_examples(task, data_dir, log)
+        task = divided_as_in_training(
+            task, [recorded_division], data_dir, print
+        )
+    examples = read_examples(task, data_dir, print)
     _check_data(recorded, examples, data_dir)
     loaded = load_model_directory(run_dir)
     settings = from_dict(FinetuneConfig, recorded["config"], run_dir)
@@ -79,10 +78,10 @@ def finetuning_report(
         loaded.labels or [],
         workers,
         cache_dir,
-        log,
+        print,
     )
     held_out = held_out_examples(settings, task, examples, builder)
-    features = {"train": builder.build(examples["train"], training=True)}
+    features = {TRAIN: builder.build(examples[TRAIN], training=True)}
     for suffix, split in task.evaluated.items():
         examples[split] = held_out[suffix].examples
         features[split] = held_out[suffix].features
@@ -124,7 +123,7 @@ def pretraining_report(run_dir: str, data: str = "") -> Page:
             rows = [shards_row(shards, "eval")]
             batches = PretrainingBatches(
                 shards,
-                masking_config=MaskingConfig(),
+                masking_config=config.masking,
                 batch_size=NUM_SAMPLES,
                 seed=config.training.seed,
                 training=False,

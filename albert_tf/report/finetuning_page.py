@@ -29,9 +29,9 @@ from albert_tf.report.page import (
 from albert_tf.report.run_sections import (
     curves,
     machine_section,
-    recorded_run,
     settings_section,
 )
+from albert_tf.rundir.run_directory import recorded_run
 from albert_tf.rundir.run_results import read_comparison, result
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of
@@ -72,7 +72,7 @@ class FinetunedRun:
 
     @property
     def dev(self) -> ScoredExamples:
-        """The first of the held-out splits, by which the model was chosen."""
+        """The first of the held-out splits."""
         first, *_ = self.scored.values()
         return first
 
@@ -122,23 +122,27 @@ def _introduction(run: FinetunedRun, metric: str) -> list[Part]:
         f"{config.num_hidden_layers} layers of width {config.hidden_size}, "
         f"{parameters / 1e6:.3g} million parameters."
     )
-    headline = _headline(run, metric, evaluation)
     return [
-        Paragraph(headline),
+        Paragraph(headline(run, metric, evaluation)),
         *map(Paragraph, verdict),
         _results_table(run, evaluation, simple),
         Paragraph(model),
     ]
 
 
-def _headline(
+def headline(
     run: FinetunedRun, metric: str, evaluation: Mapping[str, Any]
 ) -> str:
     """Returns the metric that chose the model, with its interval."""
-    count = len(run.dev.examples)
+    # The metrics of MNLI's second split end in _mismatched.
+    suffix = max(filter(metric.endswith, run.scored), key=len)
+    scored, name = run.scored[suffix], metric.removesuffix(suffix)
+    count = len(scored.examples)
     shown = _shown(metric, evaluation[metric]) or "not defined"
     text = f"{metric} {shown} on {count:,} dev examples"
-    sampled = run.task.kind.sampled_metric(run.dev, run.task.metrics, metric)
+    kind, metrics, sampled = run.task.kind, run.task.metrics, None
+    if name in kind.metric_names(metrics, scored.labels):
+        sampled = kind.sampled_metric(scored, metrics, name)
     if sampled is None:
         return f"{text}."
     low, high = paired_interval(sampled, lambda rows: 0.0, count)

@@ -217,15 +217,12 @@ def _html_table(table: Table) -> str:
 
 
 def _are_numbers(table: Table) -> list[bool]:
-    cells = [[str(row[i]) for row in table.rows] for i in range(_width(table))]
+    columns = range(len(table.columns))
+    cells = [[str(row[i]) for row in table.rows] for i in columns]
     return [
         any(column) and all(_begins_number(cell) for cell in column if cell)
         for column in cells
     ]
-
-
-def _width(table: Table) -> int:
-    return len(table.columns)
 
 
 def _begins_number(cell: str) -> bool:

@@ -9,7 +9,6 @@ import numpy as np
 from albert_tf.cluster.environment import environment, source_commit
 from albert_tf.config import Log, ModelConfig, optional_page, to_dict
 from albert_tf.io import files
-from albert_tf.io.json_files import read_json
 from albert_tf.report.figures import Line, draw_lines
 from albert_tf.report.page import (
     Code,
@@ -21,7 +20,7 @@ from albert_tf.report.page import (
     Table,
     to_html,
 )
-from albert_tf.rundir.run_directory import CONFIG, CONFIGS
+from albert_tf.rundir.run_directory import CONFIGS, recorded_run
 from albert_tf.rundir.run_results import METRICS_FILE, log_lines
 
 REPORT_FILE = "report.html"
@@ -38,11 +37,6 @@ def write_report(run_dir: str, make_page: Callable[[], Page], log: Log) -> None:
     with optional_page(path, log, "the model is complete"):
         files.write(path, to_html(make_page()).encode())
         log(f"The report is in {path}.")
-
-
-def recorded_run(run_dir: str) -> dict[str, Any]:
-    """Returns the config.json of a run."""
-    return read_json(os.path.join(run_dir, CONFIG))
 
 
 def curves(run_dir: str, names: Mapping[str, Sequence[str]]) -> Iterator[Part]:

@@ -86,6 +86,16 @@ def test_rows_that_are_no_pairs(documents_of, tmp_path, row, flag):
     assert [*map(tuple, documents_of(*arguments, flag))] == pairs
 
 
+@pytest.mark.parametrize(
+    "flag", ["--columns=a,b", "--quoting=none", "--skip_bad_rows"]
+)
+def test_flags_of_a_table_beside_texts_are_refused(documents_of, flag):
+    name = flag.partition("=")[0]
+    assert f"{name} is of a --table, which --pairs=neighbours does not" in (
+        documents_of("--input=a", flag)
+    )
+
+
 @pytest.mark.parametrize("arguments", [[], ["--input=a", "--pairs=columns"]])
 def test_texts_must_fit_the_pairs(arguments, documents_of):
     assert "Give texts with --input, or --pairs" in documents_of(*arguments)

@@ -121,6 +121,25 @@ def test_a_row_is_trained_measured_fine_tuned_and_reported(
     ]
 
 
+def test_flags_of_bin_pretrain_are_passed_to_it(tmp_path):
+    with mock.patch("experiments.runner.run_units") as run:
+        done = reproduce(
+            tmp_path,
+            "--table=depth",
+            f"--input={ROOT / 'README.md'}",
+            "--strategy=mirrored",
+            "--precision=bfloat16",
+            "--xla",
+        )
+    assert done.status == 0, done.error
+    *_, flags = run.call_args.args
+    assert flags == [
+        *("--strategy=mirrored", "--precision=bfloat16", "--xla=True")
+    ]
+    done = reproduce(tmp_path, "--table=depth", "--micro_batch_size=-1")
+    assert "micro_batch_size=-1 must be" in done.error
+
+
 def reproduce(tmp_path, *flags):
     paths = ("--input=books", f"--run_dir={tmp_path / 'paper'}")
     return run_program("bin.reproduce", *paths, *flags)
@@ -132,6 +151,10 @@ def test_a_text_is_needed_to_train_alone(tmp_path):
     assert "--input is needed: the text that the models" in done.error
     done = reproduce(tmp_path, "--table=depth", "--input=", "--estimate")
     assert done.status == 0, done.error
+    others = "--table=data,domain", "--scale=paper"
+    done = reproduce(tmp_path, *others, "--input=", "--estimate")
+    assert done.status == 0, done.error
+    assert "with additional data" in done.stdout
     done = reproduce(tmp_path, "--table=parameters", "--input=")
     assert done.status == 0, done.error
     assert "BERT large" in (tmp_path / "paper/report.md").read_text()

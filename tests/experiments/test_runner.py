@@ -51,9 +51,9 @@ def unit(name, does="write", **needs):
     return Unit("fake", {"name": name, "does": does}, needs)
 
 
-def run(units, ledger, processes=2):
+def run(units, ledger, processes=2, pretrain_flags=()):
     lines = []
-    run_units(units, ledger, processes, lines.append)
+    run_units(units, ledger, processes, lines.append, pretrain_flags)
     return lines
 
 
@@ -124,6 +124,42 @@ def test_an_entry_has_the_settings_and_the_circumstances(ledger):
     assert entry["needs"] == {"shards": unit("shards").name}
     assert re.fullmatch(r"[0-9a-f]{40}", entry["commit"])
     assert set(entry["versions"]) == {"tensorflow", "keras", "numpy"}
+
+
+@pytest.mark.parametrize(
+    ("processes", "shares"),
+    [(1, ["2 5 7"]), (2, ["2 7", "5"]), (9, ["2", "5", "7"])],
+)
+def test_jobs_side_by_side_have_equal_shares_of_the_cores(
+    ledger, monkeypatch, processes, shares
+):
+    monkeypatch.setattr(runner.os, "sched_getaffinity", lambda _: {7, 5, 2})
+    given = []
+    monkeypatch.setattr(
+        runner.os, "sched_setaffinity", lambda _, cores: given.append(cores)
+    )
+    run([unit(name) for name in "abc"], ledger, processes)
+    found = {" ".join(map(str, sorted(cores))) for cores in given}
+    assert found == set(shares)
+    counts = {entry["cores"] for entry in ledger.entries()}
+    assert counts == {len(share.split()) for share in shares}
+
+
+def test_flags_of_the_machine_are_those_of_pretrainings(ledger, monkeypatch):
+    jobs = []
+
+    def command(job):
+        jobs.append(job.pretrain_flags)
+        return ["tests.experiments.unit_program", "write", job.path("")]
+
+    monkeypatch.setitem(
+        KINDS, "pretraining", Kind(command, lambda job: {"done": 1})
+    )
+    model = Unit("pretraining", {}, {"shards": unit("shards")})
+    run([model], ledger, pretrain_flags=["--precision=bfloat16"])
+    assert jobs == [["--precision=bfloat16"]]
+    assert ledger.entry(model)["pretrain_flags"] == ["--precision=bfloat16"]
+    assert "pretrain_flags" not in ledger.entry(unit("shards"))
 
 
 def test_units_of_other_settings_have_other_names():

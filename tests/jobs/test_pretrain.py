@@ -303,7 +303,7 @@ def test_settings_for_steps_after_the_last_are_reported(fake_run, capsys):
         "profile_steps starts at step 12, beyond num_train_steps=1: it has no "
         "effect." in output
     )
-    assert "num_warmup_steps=2 is more than num_train_steps=1" in output
+    assert "num_warmup_steps=2 is too many for num_train_steps=1" in output
 
 
 def test_a_run_that_does_not_learn_is_reported_after_a_tenth(

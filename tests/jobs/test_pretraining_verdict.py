@@ -40,6 +40,17 @@ def test_an_order_that_is_hardly_learned_does_not_pass_in_silence():
     )
 
 
+def test_labels_that_are_all_alike_measure_nothing():
+    evaluation = {
+        "sentence_order_accuracy": 1.0,
+        "majority_order_accuracy": 1.0,
+    }
+    (line,) = pretraining_verdict(
+        evaluation, PretrainConfig(), initialized=False
+    )
+    assert line.endswith("order: not measured, since all labels are alike.")
+
+
 @pytest.mark.parametrize(
     ("words", "order", "expected"),
     [

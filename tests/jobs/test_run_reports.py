@@ -1,5 +1,8 @@
 """Reports of runs that have ended."""
 
+import json
+import shutil
+
 import pytest
 
 from albert_tf.jobs.run_reports import pretraining_report
@@ -37,6 +40,22 @@ def test_masks_of_held_out_text(sections):
         for number, *predicted in table.rows:
             assert "¹²³⁴⁵⁶⁷⁸⁹"[number - 1] in marked
             assert len(predicted) == 4
+
+
+@pytest.mark.slow
+def test_masks_are_those_of_the_runs_settings(finished, shards_dir, tmp_path):
+    shutil.copytree(finished[0], tmp_path / "run")
+
+    def number_of_masks(share):
+        path = tmp_path / "run/config.json"
+        recorded = json.loads(path.read_text())
+        recorded["config"]["masking"]["masked_lm_prob"] = share
+        path.write_text(json.dumps(recorded))
+        page = pretraining_report(str(tmp_path / "run"), str(shards_dir))
+        (section,) = (s for s in page.sections if "with masks" in s.title)
+        return sum(len(table.rows) for table in section.parts[1::2])
+
+    assert number_of_masks(0.3) > number_of_masks(0.1) > 0
 
 
 @pytest.mark.slow

@@ -4,10 +4,9 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
 from albert_tf.config import require
-from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer_base import SPACE, Tokenizer
 
 # A word that occurs once has too little to learn its embedding from.
 _MIN_OCCURRENCES = 2
@@ -25,10 +24,10 @@ def new_words(counts: Mapping[str, int], tokenizer: Tokenizer) -> list[str]:
     the pieces beyond the first that they have now.
     """
     # A model of SentencePiece may split words that it has a piece for.
-    word_ids = np.flatnonzero(tokenizer.word_start)
-    known = {tokenizer.decode([i]) for i in word_ids}
+    known = {*tokenizer.pieces(range(tokenizer.vocab_size))}
+    mark = SPACE if isinstance(tokenizer, SentencePieceTokenizer) else ""
     frequent = (w for w, n in counts.items() if n >= _MIN_OCCURRENCES)
-    words = [word for word in frequent if word not in known]
+    words = [word for word in frequent if mark + word not in known]
     saved = {}
     for word, ids in zip(words, tokenizer.encode_batch(words), strict=True):
         if len(ids) > 1:

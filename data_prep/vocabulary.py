@@ -132,7 +132,7 @@ def train_vocabulary(
 def _write_pieces(model_bytes: bytes, directory: str) -> None:
     """Writes `spiece.vocab`, for people: a piece and its score on each line."""
     pieces = sentencepiece_model_pb2.ModelProto.FromString(model_bytes)
-    rows = [f"{p.piece}\t{p.score:g}\n" for p in pieces.pieces]
+    rows = [f"{p.piece}\t{p.score:.9g}\n" for p in pieces.pieces]
     path = os.path.join(directory, "spiece.vocab")
     files.write(path, "".join(rows).encode())
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 
-from albert_tf.config import ModelConfig, UserError, require
+from albert_tf.config import ModelConfig, UserError, require, shown
 from albert_tf.interchange.google_tf1 import check_values
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.io import files
@@ -85,6 +85,12 @@ def not_stored(loaded: LoadedModel) -> Iterator[str]:
         yield (
             f"KerasHub's tokenizer does not clean text: {' and '.join(steps)} "
             "before it, or letters become unknown pieces."
+        )
+    added = getattr(loaded.tokenizer, "added", None)
+    if added is not None and added.texts:
+        yield (
+            "KerasHub's tokenizer finds added tokens as words alone: put a "
+            f"space before and after {shown([*added.texts.values()])}."
         )
     yield (
         "KerasHub's tokenizer keeps a comma with the digit before it in one "

@@ -17,8 +17,12 @@ from albert_tf.text.normalization import WHITE_SPACE
 from albert_tf.text.tokenizer_base import SPACE, AddedToken
 
 # Scores of tokens that are found before the clean-up of a text, and after it.
-# The logarithm of a probability, which others have, is not above 0.
-_WRITTEN, _CLEANED = 2.0, 1.0
+# The logarithm of a probability, which others have, is not above 0. Nearly
+# alike, since the largest score is also that of user-defined symbols.
+_WRITTEN, _CLEANED = 1.0 + 2**-20, 1.0
+
+# What the clean-up may merge, with a tick beside the token too.
+_TICKS = re.compile("``|''|^[`']|[`']$")
 
 
 class AddedTokens:
@@ -40,7 +44,7 @@ class AddedTokens:
         added = [(i, p) for i, p in enumerate(model.pieces) if is_added(p)]
         self.texts = {i: text_of(piece.piece) for i, piece in added}
         self.written = _longest_first(
-            self.texts[i] for i, piece in added if piece.score == _WRITTEN
+            self.texts[i] for i, piece in added if piece.score > _CLEANED
         )
         self._as_written = "|".join(map(re.escape, self.written))
         others = {*self.texts.values()}.difference(self.written)
@@ -105,6 +109,11 @@ def with_added(
         )
         if is_written:
             text = token.content
+            require(
+                not _TICKS.search(text),
+                f"the added token {shown(text)} has ticks that the clean-up of "
+                "texts makes a quotation mark of, with those around it.",
+            )
         name = piece_of(text)
         known = ids.get(name)
         if known is not None and is_added(pieces[known]):

@@ -10,6 +10,7 @@ from albert_tf.io.json_files import read_at_most
 from albert_tf.text.tokenizer_base import (
     MAX_VOCABULARY_BYTES,
     SENTENCEPIECE_SPECIALS,
+    SPACE,
 )
 from albert_tf.text.tokenizer_json_reader import (
     scored_pieces,
@@ -42,6 +43,14 @@ def read_piece_scores(path: str) -> bytes:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     names = [piece for piece, _ in pieces]
+    # Only signs have 0. Merges have ranks, and words no pieces within them.
+    scores = {piece: score for piece, score in pieces if score}
+    require(
+        [*scores.values()] != [-float(i + 1) for i in range(len(scores))]
+        and not all(piece.startswith(SPACE) for piece in scores),
+        f"{path} is that of a model of type BPE or word, whose ids do not "
+        "follow from pieces and scores: use its .model.",
+    )
     unknown = SENTENCEPIECE_SPECIALS["unk_token"]
     require(
         unknown in names, f"{path} has no piece {unknown}, which ALBERT needs."

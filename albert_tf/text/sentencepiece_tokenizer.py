@@ -45,6 +45,8 @@ _PREFERENCE = 1e-3
 # The original's list, which lacks the apostrophe and <=>.
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 _PLAIN = _PUNCTUATION.union(string.ascii_letters)
+# The piece of a byte after the first of a character, in UTF-8.
+_CONTINUATION_BYTE = re.compile("<0x[89AB][0-9A-F]>")
 
 
 def starts_word(piece: str) -> bool:
@@ -52,9 +54,12 @@ def starts_word(piece: str) -> bool:
 
     The rule of google-research/albert (`_is_start_piece_sp`): one character
     of punctuation, or anything beside ASCII letters and punctuation, such as
-    the mark of a space. So only pieces of plain letters continue a word.
+    the mark of a space. So only pieces of plain letters continue a word, and
+    the bytes after a character's first, which the original has not.
     """
-    return piece in _PUNCTUATION or not _PLAIN.issuperset(piece)
+    return piece in _PUNCTUATION or not (
+        _PLAIN.issuperset(piece) or _CONTINUATION_BYTE.fullmatch(piece)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,6 +193,8 @@ class SentencePieceTokenizer(Tokenizer):
 
     def is_lost(self, piece: str) -> bool:
         """Returns whether the clean-up leaves no text that has this piece."""
+        if self._processor.is_byte(self._processor.piece_to_id(piece)):
+            return False
         text = piece.replace(SPACE, " ").strip()
         return normalize(text, **self.settings) != text
 
@@ -243,7 +250,8 @@ class SentencePieceTokenizer(Tokenizer):
             require(
                 found == [i],
                 f"the added token {shown(text)} is read as {shown(found)}: "
-                "this kind of vocabulary, or its own clean-up, has none.",
+                "this kind of vocabulary, or its own clean-up, has none, and "
+                "none of symbols that are always pieces of their own.",
             )
         return extended
 

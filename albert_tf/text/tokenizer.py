@@ -28,6 +28,7 @@ from albert_tf.text.tokenizer_base import (
     Tokenizer,
 )
 from albert_tf.text.tokenizer_json_reader import (
+    added_token,
     has_other_pieces,
     read_tokenizer_json,
 )
@@ -40,15 +41,16 @@ KINDS: tuple[type[Tokenizer], ...] = (
     SentencePieceTokenizer,
     WordPieceTokenizer,
 )
+# The SentencePiece model of a preset, beside a tokenizer.json of Keras.
+_KERAS_HUB_FILE = "assets/tokenizer/vocabulary.spm"
 # Files that are downloaded of a model on the hub.
 HUB_FILES = (
     *(kind.vocabulary_file for kind in KINDS),
     JSON_FILE,
     CONFIG_FILE,
     ADDED_FILE,
+    _KERAS_HUB_FILE,
 )
-# The SentencePiece model of a preset, beside a tokenizer.json of Keras.
-_KERAS_HUB_FILE = "assets/tokenizer/vocabulary.spm"
 # Classes of transformers that run a tokenizer.json as it is.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # They make ALBERT's ids with a SentencePiece model; without a name the class is
@@ -221,7 +223,7 @@ def _added_tokens(
     listed = config.get("added_tokens_decoder") or {}
     try:
         found = {
-            int(i): AddedToken(t["content"], int(i), bool(t.get("normalized")))
+            int(i): added_token(t, int(i))
             for i, t in listed.items()
             if int(i) >= num_pieces or not t.get("special", True)
         }
@@ -229,6 +231,8 @@ def _added_tokens(
             if i >= num_pieces:
                 found.setdefault(i, AddedToken(content, i, is_cleaned=True))
         return list(found.values())
+    except UserError as error:
+        raise UserError(f"{directory}: {error}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{directory}: expected ids with tokens as added_tokens_decoder in "

@@ -67,6 +67,9 @@ def no_json_reason(model: sentencepiece_model_pb2.ModelProto) -> str:
         "it has no mark of a space before each word": not (
             spec.add_dummy_prefix and spec.escape_whitespaces
         ),
+        "its own clean-up keeps several spaces": (
+            not spec.remove_extra_whitespaces
+        ),
         "it has pieces of several words": any(
             SPACE in p.piece.lstrip(SPACE) for p in texts if not is_added(p)
         ),

@@ -20,6 +20,7 @@ from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json
 from albert_tf.text.added_tokens import piece_of, text_of
+from albert_tf.text.normalization import COMBINING, QUOTES
 from albert_tf.text.tokenizer_base import (
     SENTENCEPIECE_SPECIALS,
     SPACE,
@@ -40,6 +41,7 @@ from albert_tf.text.tokenizer_json import (
     word_normalizers_of,
     word_splits,
 )
+from albert_tf.text.wordpiece import MARKS
 
 # The piece of a byte, for characters that are no pieces.
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
@@ -143,11 +145,7 @@ def _require_ours(condition: bool, difference: str) -> None:
 
 
 def _added_tokens(values: dict[str, Any]) -> list[AddedToken]:
-    """Returns the tokens beside the pieces of the model.
-
-    Raises:
-        UserError: for tokens that are found between two words alone.
-    """
+    """Returns the tokens beside the pieces of the model."""
     vocab = values["model"]["vocab"]
     pieces = vocab if isinstance(vocab, dict) else {row[0] for row in vocab}
     added = [
@@ -156,16 +154,18 @@ def _added_tokens(values: dict[str, Any]) -> list[AddedToken]:
         # Special pieces written out in a text are characters here.
         if token["content"] not in pieces or not token.get("special", True)
     ]
-    for token in added:
-        _require_ours(
-            not token.get("single_word", False),
-            f"the added token {shown(token['content'])} is found as a whole "
-            "word alone",
-        )
-    return [
-        AddedToken(t["content"], int(t["id"]), bool(t.get("normalized", True)))
-        for t in added
-    ]
+    return [added_token(token, int(token["id"])) for token in added]
+
+
+def added_token(values: dict[str, Any], token_id: int) -> AddedToken:
+    """Returns a token of transformers' lists; raises UserError."""
+    content = values["content"]
+    _require_ours(
+        not values.get("single_word", False),
+        f"the added token {shown(content)} is found as a whole word alone",
+    )
+    is_cleaned = values.get("normalized", not values.get("special", False))
+    return AddedToken(content, token_id, bool(is_cleaned))
 
 
 def _check_frame(processor: Any) -> None:
@@ -408,8 +408,30 @@ def _checked_normalizers(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
             f"the normalizer {shown(step)} is none of an ALBERT tokenizer; its "
             "ids would differ here. Use a tokenizer without it.",
         )
+    _check_accents_and_quotes(steps, is_words=varying == "BertNormalizer")
     # The first of a type, as in the file.
     return {step["type"]: step for step in reversed(steps)}
+
+
+def _check_accents_and_quotes(
+    steps: list[dict[str, Any]], *, is_words: bool
+) -> None:
+    """Raises UserError for half a removal of accents, and without quotes."""
+    form, marks = ("NFD", MARKS) if is_words else ("NFKD", COMBINING)
+    removals = (
+        {"type": "StripAccents"},
+        replacement("Regex", marks.pattern, ""),
+    )
+    found = [s for s in steps if s in ({"type": form}, *removals)]
+    _require_ours(
+        found in ([], *([{"type": form}, removal] for removal in removals)),
+        f"expected a normalizer {form} with StripAccents after it, or neither, "
+        f"got {', '.join(step['type'] for step in found)}",
+    )
+    _require_ours(
+        is_words or all(replacement("String", *q) in steps for q in QUOTES),
+        "the normalizers make no '\"' of `` and ''",
+    )
 
 
 def _flat_steps(value: Any, parts: str) -> list[dict[str, Any]]:

@@ -50,3 +50,10 @@ def test_pieces_per_word(tokenizer):
     assert pieces_per_word(counts, tokenizer) == (2 + 2 + 1 + 3) / 4
     larger = tokenizer.with_words(["aab"])
     assert pieces_per_word(counts, larger) == (2 + 2 + 1 + 1) / 4
+
+
+def test_a_piece_within_words_is_no_word(make_model):
+    pieces = {"▁": -9.0, "в": -8.0, "о": -8.0, "во": -1.0}
+    tokenizer = SentencePieceTokenizer(make_model(pieces))
+    counts = count_words(["во во"], tokenizer)
+    assert select_words(counts, tokenizer, 1) == ["во"]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sentencepiece import sentencepiece_model_pb2
 
@@ -270,3 +271,12 @@ def test_a_killed_trainer_is_one_line(tmp_path, sentences, monkeypatch):
     with pytest.raises(UserError, match=r"signal 9, perhaps.*sample_charact"):
         train_vocabulary(sentences, tmp_path / "v", vocab_size=100)
     assert os.listdir(tmp_path) == []
+
+
+def test_scores_have_all_their_digits(tiny_directory, tiny_tokenizer):
+    lines = (tiny_directory / "spiece.vocab").read_text("utf-8").splitlines()
+    model = sentencepiece_model_pb2.ModelProto.FromString(
+        tiny_tokenizer.model_bytes
+    )
+    scores = np.array([line.split("\t")[1] for line in lines], np.float32)
+    assert scores.tolist() == [piece.score for piece in model.pieces]

@@ -11,6 +11,7 @@ from albert_tf.interchange.convert import convert
 from albert_tf.interchange.keras_hub import not_stored
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer_base import AddedToken
 
 
 def test_without_keras_hub_it_is_named(tmp_path, tiny_tokenizer, monkeypatch):
@@ -32,3 +33,9 @@ def test_warning_of_text_that_needs_cleaning(tiny_tokenizer):
     for tokenizer, warns in ((tiny_tokenizer, True), (cased, False)):
         lines = list(not_stored(LoadedModel(model, tokenizer, 16)))
         assert any("clean text" in line for line in lines) == warns
+
+
+def test_added_tokens_need_spaces_around_them(tiny_tokenizer):
+    added = tiny_tokenizer.with_added_tokens([AddedToken("covid", 200, True)])
+    lines = [*not_stored(LoadedModel(built("none"), added, 16))]
+    assert any("a space before and after ['covid']" in line for line in lines)

@@ -152,10 +152,38 @@ def test_tokens_that_cannot_be(
         wordpiece_tokenizer.with_added_tokens(added)
 
 
-def test_whole_words_alone_are_refused(tiny_tokenizer, tmp_path):
-    theirs = opened(tiny_tokenizer)
-    theirs.add_tokens([tokenizers.AddedToken("covid", single_word=True)])
-    theirs.save(str(tmp_path / "tokenizer.json"))
+@pytest.mark.parametrize("content", ["``", "a''B", "B'", "'B"])
+def test_ticks_that_may_become_quotes_are_refused(tiny_tokenizer, content):
+    token = AddedToken(content, 200, is_cleaned=False)
+    with pytest.raises(UserError, match="has ticks that the clean-up of texts"):
+        tiny_tokenizer.with_added_tokens([token])
+
+
+def test_symbols_and_a_token_as_it_is_written(tiny_tokenizer):
+    ours = tiny_tokenizer.with_added_tokens(
+        [AddedToken("--", 200, True), AddedToken("[X]", 201, False)]
+    )
+    assert ours.encode("--[X]") == [200, 201]
+
+
+def test_more_symbols_than_a_token_outweighs(tiny_tokenizer):
+    with pytest.raises(UserError, match="none of symbols that are always piec"):
+        tiny_tokenizer.with_added_tokens([AddedToken("-" * 9, 200, True)])
+
+
+@pytest.mark.parametrize("has_json", [True, False])
+def test_whole_words_alone_are_refused(tiny_tokenizer, tmp_path, has_json):
+    tiny_tokenizer.save(tmp_path)
+    token = tokenizers.AddedToken("covid", single_word=True)
+    if has_json:
+        theirs = opened(tiny_tokenizer)
+        theirs.add_tokens([token])
+        theirs.save(str(tmp_path / "tokenizer.json"))
+    else:
+        # The list of transformers 4.
+        (tmp_path / "tokenizer.json").unlink()
+        config = {"added_tokens_decoder": {"200": token.__getstate__()}}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(
         UserError, match="'covid' is found as a whole word alone"
     ):

@@ -97,6 +97,17 @@ def test_bytes_of_a_unigram(text):
     assert read.encode(text) == ids
 
 
+def test_bytes_are_lost_to_no_clean_up():
+    assert not trained("unigram", **BYTES).is_lost("<0x0A>")
+
+
+def test_bytes_after_the_first_begin_no_word():
+    ours = trained("unigram", **BYTES)
+    ids = ours.encode("一")[1:]
+    assert ours.pieces(ids) == ["<0xE4>", "<0xB8>", "<0x80>"]
+    assert ours.word_start[ids].tolist() == [True, False, False]
+
+
 @pytest.mark.parametrize("has_piece", [False, True])
 def test_tokens_added_to_merges_there_and_back(tmp_path, has_piece):
     bpe = trained("bpe")
@@ -144,6 +155,10 @@ def no_prefix(model):
     model.normalizer_spec.add_dummy_prefix = False
 
 
+def spaces_stay(model):
+    model.normalizer_spec.remove_extra_whitespaces = False
+
+
 def no_letter(model):
     pieces = [p for p in model.pieces if p.piece != "a"]
     del model.pieces[:]
@@ -160,6 +175,7 @@ def same_rank(model):
     [
         ("word", None, "it is a model of words"),
         ("unigram", no_prefix, "it has no mark of a space before each word"),
+        ("unigram", spaces_stay, "its own clean-up keeps several spaces"),
         (
             "unigram",
             first_text(lambda piece: setattr(piece, "piece", "a▁b")),

@@ -182,7 +182,8 @@ def test_pieces_and_scores_give_the_ids_of_the_model(
 
 def test_marks_of_sentences_are_no_text_in_pieces_and_scores(tmp_path):
     special = ["<unk>", "<s>", "</s>", "[CLS]", "[SEP]", "[MASK]", "<pad>"]
-    rows = [*(f"{piece}\t0\n" for piece in special), "▁a\t-1\n"]
+    rows = [f"{piece}\t0\n" for piece in special]
+    rows += ["▁a\t-1\n", "b\t-3\n"]
     (tmp_path / "m.vocab").write_text("".join(rows), "utf-8")
     loaded = load_tokenizer(tmp_path / "m.vocab")
     assert loaded.encode("a <s>") == [7, 0]
@@ -193,12 +194,14 @@ def test_marks_of_sentences_are_no_text_in_pieces_and_scores(tmp_path):
     [
         ("a\t0\nb 1\n", r"line 2: expected a piece, a tab .* got 'b 1'"),
         ("a\tnan\n", "piece 0 is not a pair"),
-        ("a\t-1\n", "has no piece <unk>"),
+        ("a\t-1.5\n", "has no piece <unk>"),
         ("", "has no list of pieces"),
+        ("<unk>\t0\na\t-0\n▁ab\t-1\nb\t-2\n", "a model of type BPE or word"),
+        ("<unk>\t0\n▁ab\t-1.5\n▁b\t-2\n", "a model of type BPE or word"),
     ],
 )
 def test_faulty_pieces_and_scores(tmp_path, content, message):
-    (tmp_path / "x.vocab").write_text(content)
+    (tmp_path / "x.vocab").write_text(content, "utf-8")
     with pytest.raises(UserError, match=rf"x\.vocab.*{message}"):
         load_tokenizer(tmp_path / "x.vocab")
 

@@ -11,11 +11,11 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import normalizers, pre_tokenizers
 
 from albert_tf.config import UserError
-from albert_tf.text.normalization import normalize
+from albert_tf.text.normalization import QUOTES, normalize
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import WORDPIECE_SPECIALS
-from albert_tf.text.tokenizer_json import ends_in_digit_comma
+from albert_tf.text.tokenizer_json import ends_in_digit_comma, replacement
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 CONFIGS = [(True, False), (True, True), (False, True), (False, False)]
@@ -269,6 +269,7 @@ def test_normalizers_of_transformers(
     assert load_tokenizer(directory).settings == settings
 
 
+TICKS = [replacement("String", *pair) for pair in QUOTES]
 DAMAGED = r"tokenizer\.json is damaged: its values are not those of a"
 
 
@@ -325,7 +326,9 @@ def nested(*steps):
         ("tiny", {"normalizer": 3}, DAMAGED),
         (
             "tiny",
-            nested({"type": "Precompiled", "precompiled_charsmap": "*"}),
+            nested(
+                *TICKS, {"type": "Precompiled", "precompiled_charsmap": "*"}
+            ),
             DAMAGED,
         ),
         (
@@ -338,6 +341,26 @@ def nested(*steps):
             # Marks that stay may be in another order then.
             nested({"type": "NFC"}, {"type": "Lowercase"}),
             r"the normalizer {'type': 'NFC'} is none of an ALBERT",
+        ),
+        (
+            "tiny",
+            nested(*TICKS, {"type": "NFKD"}, {"type": "Lowercase"}),
+            "expected a normalizer NFKD with StripAccents after it, .* got NFK",
+        ),
+        (
+            "tiny",
+            nested(*TICKS, {"type": "StripAccents"}, {"type": "NFKD"}),
+            "with StripAccents after it, or neither, got StripAccents, NFKD; i",
+        ),
+        (
+            "tiny",
+            nested(TICKS[0], {"type": "Lowercase"}),
+            "the normalizers make no '\"' of `` and ''; its ids would differ",
+        ),
+        (
+            "wordpiece",
+            nested({"type": "Lowercase"}, {"type": "NFD"}),
+            "expected a normalizer NFD with StripAccents after it, .* got NFD;",
         ),
         (
             "wordpiece",

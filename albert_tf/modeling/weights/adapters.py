@@ -20,7 +20,11 @@ from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.io.safetensors_header import read_header
 from albert_tf.modeling.weights.names import NamedWeight, named_weights
-from albert_tf.modeling.weights.stored_weights import assign_weights, listed
+from albert_tf.modeling.weights.stored_weights import (
+    StoredWeights,
+    assign_weights,
+    listed,
+)
 from albert_tf.modeling.weights.weights_file import (
     MAX_HEADER_BYTES,
     open_weights,
@@ -91,11 +95,13 @@ def write_adapters(directory: str, model: keras.Model) -> None:
             lost.
     """
     rows, rank, alpha = _trained(named_weights(model, "huggingface"))
-    # The bare encoder has no name in transformers' class.
-    named = {
-        row.name if model.head_names else row.name.removeprefix(_ENCODER): row
-        for row in rows
-    }
+    # In transformers' AlbertModel the encoder has no name.
+    is_bare = all(
+        head.class_in_transformers(model.config) == "AlbertModel"
+        for head in model.heads.values()
+    )
+    prefix = _ENCODER if is_bare else ""
+    named = {row.name.removeprefix(prefix): row for row in rows}
     arrays, modules = {}, []
     for name, row in named.items():
         if not row.adapted:
@@ -191,7 +197,8 @@ def read_adapters(directory: str, model: keras.Model) -> list[str]:
     left = {_bare(name): name for name in stored.shapes}
     adapters: list[tuple[NamedWeight, list[str]]] = []
     whole, faults = [], []
-    for row in named_weights(model, "huggingface"):
+    every = named_weights(model, "huggingface")
+    for row in every:
         name = _bare(row.name)
         factors = _factors(name.removesuffix(".weight"))
         if row.dense is not None and left.keys() >= {*factors}:
@@ -206,10 +213,12 @@ def read_adapters(directory: str, model: keras.Model) -> list[str]:
         elif name in left:
             whole.append(dataclasses.replace(row, name=left.pop(name)))
     faults += [f"nothing here is called {name}" for name in left]
+    faults += _unequal_copies(every, adapters, stored)
     require(
         not faults,
         f"{stored.source} does not fit the model: {listed(faults, '; ')}. "
-        f"Adapters are of dense layers of the model; of others, {_MERGE}",
+        "Adapters are of dense layers of the model, one for each weight; of "
+        f"others, {_MERGE}",
     )
     rows, recorded = [row for row, _ in adapters], _digests(stored.source)
     base = _digest(row.value(adapters=False) for row in rows)
@@ -221,18 +230,48 @@ def read_adapters(directory: str, model: keras.Model) -> list[str]:
     )
     assign_weights(whole, stored)
     for row, names in adapters:
-        layer = row.dense
-        if not layer.lora_enabled:
-            layer.enable_lora(rank, lora_alpha=alpha)
-        layer.lora_alpha = alpha
-        layer.lora_kernel_a.assign(stored.read(names[0]).T)
-        layer.lora_kernel_b.assign(stored.read(names[1]).T)
+        _set_adapter(row.dense, [stored.read(n).T for n in names], rank, alpha)
     if base == recorded.get(_BASE, base):
         return []
     return [
         f"WARNING: {directory}: these adapters were trained on a model with "
         "other weights than this one's, and may be of no use to it."
     ]
+
+
+def _unequal_copies(
+    rows: list[NamedWeight],
+    adapters: list[tuple[NamedWeight, list[str]]],
+    stored: StoredWeights,
+) -> list[str]:
+    """Returns a fault for each copy of a weight with an adapter of its own.
+
+    Files may repeat a weight that layers share, and PEFT trains copies apart.
+    """
+    factors = {row.name: names for row, names in adapters}
+    first: dict[int, tuple[str, list[bytes]]] = {}
+    faults = []
+    for row in rows:
+        names = factors.get(row.name, [])
+        own = row.name, [stored.read(name).tobytes() for name in names]
+        other = first.setdefault(id(row.variable), own)
+        if own[1] != other[1]:
+            faults.append(
+                f"the adapter of {row.name} should equal that of {other[0]}: "
+                "they share a weight"
+            )
+    return faults
+
+
+def _set_adapter(
+    layer: Any, factors: list[np.ndarray], rank: int, alpha: float
+) -> None:
+    """Gives a dense layer an adapter of the factors `[in, r]`, `[r, out]`."""
+    if not layer.lora_enabled:
+        layer.enable_lora(rank, lora_alpha=alpha)
+    layer.lora_alpha = alpha
+    layer.lora_kernel_a.assign(factors[0])
+    layer.lora_kernel_b.assign(factors[1])
 
 
 def _bare(name: str) -> str:

@@ -30,10 +30,7 @@ WEIGHTS_FILE = "model.weights.h5"
 _TASK_WEIGHTS_FILE = "task.weights.h5"
 
 # Files that are downloaded of one on the hub.
-HUB_FILES = (
-    *(WEIGHTS_FILE, _TASK_WEIGHTS_FILE, "preprocessor.json"),
-    "assets/tokenizer/vocabulary.spm",
-)
+HUB_FILES = (WEIGHTS_FILE, _TASK_WEIGHTS_FILE, "preprocessor.json")
 
 # Settings by KerasHub's names of them.
 _SETTINGS = {

@@ -26,6 +26,8 @@ FILES = (
     *keras_hub_preset.HUB_FILES,
     # The settings of a task, where this library wrote the model.
     "task.json",
+    # Beside a model it is refused.
+    adapters.CONFIG_FILE,
 )
 _TORCH_FILES = (
     *("pytorch_model.bin", f"pytorch_model.bin{INDEX_SUFFIX}"),
@@ -59,7 +61,7 @@ def local_model(path: str) -> str:
             read here, and for a directory of several models.
     """
     directory = _from_hub(path) if hub.is_on_hub(path) else _in_run(path)
-    _check_contents(directory)
+    _check_contents(directory, path if hub.is_on_hub(path) else directory)
     return directory
 
 
@@ -69,6 +71,9 @@ def _from_hub(path: str) -> str:
         directory = hub.download(path, names)
         present = os.listdir(directory) if os.path.isdir(directory) else []
         if pretrained.CONFIG_FILE in present and _WEIGHTS.intersection(present):
+            return directory
+        if adapters.CONFIG_FILE in present:
+            # Refused by `_check_contents`.
             return directory
     raise _not_a_model(hub.parse(path))
 
@@ -92,11 +97,12 @@ def _has_model(directory: str) -> bool:
     return files.isfile(os.path.join(directory, pretrained.CONFIG_FILE))
 
 
-def _check_contents(directory: str) -> None:
+def _check_contents(directory: str, name: str) -> None:
     """Raises UserError for what may be taken for a model directory.
 
     A directory of models, such as the checkpoints of transformers' Trainer or
-    the snapshots in the cache of the hub, and one of adapters.
+    the snapshots in the cache of the hub, and one of adapters. `name` is what
+    messages call it.
     """
     sentence_modules.refuse_inner_encoder(directory)
     adapters_file = os.path.join(directory, adapters.CONFIG_FILE)
@@ -104,14 +110,14 @@ def _check_contents(directory: str) -> None:
     if _has_model(directory):
         require(
             not has_adapters,
-            f"{directory} holds adapters beside the model, which transformers "
-            "adds to it; move them and their adapter_config.json into a "
-            "directory of their own (in Python load_adapters adds them).",
+            f"{name} holds adapters beside the model, which transformers adds "
+            "to it; let them and their adapter_config.json have a directory "
+            "of their own (in Python load_adapters adds them).",
         )
         return
     require(
         not has_adapters,
-        f"{directory} holds adapters of a model, not the model: in Python "
+        f"{name} holds adapters of a model, not the model: in Python "
         "from_pretrained opens that, and its load_adapters adds these.",
     )
     found = []
@@ -132,7 +138,10 @@ def local_adapters(path: str) -> str:
     """Returns the directory of adapters, which are downloaded from the hub."""
     if not hub.is_on_hub(path):
         return path
-    return hub.download(path, _ADAPTER_FILES)
+    directory = hub.download(path, _ADAPTER_FILES)
+    if files.exists(os.path.join(directory, adapters.WEIGHTS_FILE)):
+        return directory
+    return hub.download(path, (*_ADAPTER_FILES, "adapter_model.bin"))
 
 
 def hub_name(path: str, directory: str) -> str:

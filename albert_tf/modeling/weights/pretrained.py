@@ -264,9 +264,10 @@ def _as_used_there(
         lengths.append(read_json(path).get("model_max_length"))
     numbers = [n for n in lengths if isinstance(n, int) and n >= 3]
     if numbers:
+        # The tokenizer's counts there only without one of the library's.
         limit = description.config.max_position_embeddings
         description = dataclasses.replace(
-            description, max_seq_length=min(*numbers, limit)
+            description, max_seq_length=min(numbers[0], limit)
         )
     if not options:
         return description

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, read_json_list, write_json
+from albert_tf.text.tokenizer_base import CONFIG_FILE
 
 MODULES_FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
@@ -73,6 +74,7 @@ def read_modules(directory: str) -> dict[str, str]:
         f"['mean', 'max']; {advice}.",
     )
     _check_settings(os.path.join(directory, _SETTINGS_FILE))
+    _check_case(directory)
     options = {"pooling": known[0]}
     return options | ({"length": "unit"} if kinds == _KINDS else {})
 
@@ -110,6 +112,21 @@ def _check_settings(path: str) -> None:
         size is None,
         f"{path}: truncate_dim={shown(size)} cuts vectors there; let it be "
         "null, and cut them yourself.",
+    )
+
+
+def _check_case(directory: str) -> None:
+    """Raises UserError where texts are lowered before a cased tokenizer."""
+    path = os.path.join(directory, LENGTH_FILE)
+    tokenizer_path = os.path.join(directory, CONFIG_FILE)
+    settings, own = (
+        read_json(p) if files.isfile(p) else {} for p in (path, tokenizer_path)
+    )
+    require(
+        not settings.get("do_lower_case")
+        or own.get("do_lower_case") is not False,
+        f"{path}: do_lower_case=True lowers texts there before the tokenizer, "
+        f"which keeps capitals; set do_lower_case to true in {tokenizer_path}.",
     )
 
 

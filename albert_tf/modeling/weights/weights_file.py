@@ -10,6 +10,7 @@ touched, and nothing in it is ever run or used as a path.
 
 import math
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,11 +35,12 @@ _MAX_NAME = 200
 # The types of a weight, as `to_float32` reads them.
 _DTYPES = {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8"}
 
-# Weights that Hugging Face ties to others and may or may not write.
-_TIED = {
-    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
-    "predictions.decoder.bias": "predictions.bias",
-}
+# The output layer of the masked-LM head, whose weights Hugging Face ties to
+# others and may or may not write: the weight must equal the embeddings, and
+# the bias is the one that is added.
+_DECODER = "predictions.decoder.weight"
+_EMBEDDINGS = "albert.embeddings.word_embeddings.weight"
+_DECODER_BIAS, _BIAS = "predictions.decoder.bias", "predictions.bias"
 # Files of torch.save, in the place of those of the same content.
 _TORCH_NAMES = {
     "model.safetensors": "pytorch_model.bin",
@@ -69,6 +71,8 @@ _PICKLE = (
 _NOT_READ = "is not read here, only model.safetensors is"
 # A variant has such other names, as model.fp16.safetensors.
 _RENAMED = "is not read under this name, only model.safetensors is"
+_SHARD = re.compile(r"-\d+-of-\d+\.(safetensors|bin)$")
+_NO_INDEX = "is one of several files, and their index (*.index.json) is missing"
 GRAPH = "is a model of another runtime, of which no weights are read here"
 # Endings of names: why such a file is not read, and the option with which
 # transformers reads it.
@@ -111,9 +115,9 @@ def open_weights(path: str) -> StoredWeights:
     Of whatever the model was an attribute (`module.` of DataParallel,
     `_orig_mod.` of torch.compile) is no part of the names. A bare encoder's
     get the prefix `albert.`; the position numbers that
-    older releases wrote are dropped. So are the copies of tied weights, which
-    `check_tied` compares with them, bit by bit. Arrays are read one at a time,
-    as float32.
+    older releases wrote are dropped. So is the copy of the embeddings in the
+    masked-LM head, which `check_tied` compares with them, bit by bit. Arrays
+    are read one at a time, as float32.
 
     Raises:
         UserError: when the file is missing, not a regular one, damaged, repeats
@@ -132,22 +136,24 @@ def open_weights(path: str) -> StoredWeights:
     tensors.pop(_POSITION_IDS, None)
     for name, place in tensors.items():
         _check_tensor(name, place)
-    copies = {
-        original: (name, tensors.pop(name))
-        for name, original in _TIED.items()
-        if name in tensors
-    }
+    if _DECODER_BIAS in tensors:
+        tensors[_BIAS] = tensors.pop(_DECODER_BIAS)
+    copy = tensors.pop(_DECODER, None)
 
     def read(name: str) -> np.ndarray:
         return _read(name, tensors[name])
 
     def check_tied() -> None:
-        for original, (name, copy) in copies.items():
-            if original in tensors and (
-                tensors[original][1].shape != copy[1].shape
-                or read(original).tobytes() != _read(name, copy).tobytes()
-            ):
-                raise _untied(path, name, original)
+        if copy is None or _EMBEDDINGS not in tensors:
+            return
+        require(
+            tensors[_EMBEDDINGS][1].shape == copy[1].shape
+            and read(_EMBEDDINGS).tobytes() == _read(_DECODER, copy).tobytes(),
+            f"{path}: {_DECODER} differs from {_EMBEDDINGS}; only models with "
+            "tie_word_embeddings have a masked-LM head here, in which they "
+            "are one. Fine-tuning, and bin.convert with --head=none, leave it "
+            "out.",
+        )
 
     return StoredWeights(
         source=path,
@@ -223,6 +229,8 @@ def refuse_pickle(directory: str) -> None:
     if foreign is None:
         return
     fault = f"{os.path.join(directory, foreign.name)} {foreign.fault}."
+    if foreign.fault == _NO_INDEX:
+        raise UserError(f"{fault} Copy it too.")
     if foreign.fault == _RENAMED:
         raise UserError(f"{fault} Rename it if it holds the model's weights.")
     if foreign.fault == GRAPH:
@@ -250,7 +258,8 @@ def foreign_weights(names: Sequence[str]) -> Foreign | None:
     for name in first:
         for ending, (fault, option) in _FOREIGN.items():
             if name.endswith(ending):
-                return Foreign(name, fault, option)
+                is_shard = _SHARD.search(name)
+                return Foreign(name, _NO_INDEX if is_shard else fault, option)
     return None
 
 
@@ -354,11 +363,3 @@ def _unreadable(path: str, reason: str) -> UserError:
             "torch.save(model.state_dict(), name) writes one."
         )
     return UserError(f"{path} is not a readable safetensors file: {shown}.")
-
-
-def _untied(path: str, name: str, original: str) -> UserError:
-    return UserError(
-        f"{path}: {name} differs from {original}; only models with "
-        "tie_word_embeddings have a masked-LM head here, in which they are "
-        "one. Fine-tuning, and bin.convert with --head=none, leave it out."
-    )

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from albert_tf import AlbertForClassification, AlbertModel, ModelConfig
+from albert_tf import (
+    AlbertForClassification,
+    AlbertForSentenceEmbedding,
+    AlbertModel,
+    ModelConfig,
+)
 from albert_tf.config import UserError, override
 from albert_tf.modeling.weights.adapters import add_adapters
 
@@ -51,6 +56,28 @@ def test_adapters_come_back_on_their_model(tmp_path, sharing):
     # Once more, over those that are there.
     again.load_adapters(str(tmp_path))
     np.testing.assert_allclose(again(IDS)["logits"], model(IDS)["logits"])
+
+
+@pytest.mark.parametrize("change", ["differ", "are of one layer alone"])
+def test_copies_of_a_shared_weight_have_one_adapter(tmp_path, change):
+    config = override(CONFIG, {"sharing": "attention"})
+    model = AlbertModel(config)
+    add_adapters(model, 2, 0.0, trains_pooler=False)
+    model.save_pretrained(str(tmp_path), adapters=True)
+    path = tmp_path / "adapter_model.safetensors"
+    arrays = safetensors.numpy.load_file(path)
+    for name in [n for n in arrays if ".albert_layer_groups.1." in n]:
+        if change == "differ":
+            arrays[name] = arrays[name] + 1
+        else:
+            del arrays[name]
+    safetensors.numpy.save_file(arrays, path)
+    model = AlbertModel(config)
+    with pytest.raises(
+        UserError, match=r"they share a weight.*e_and_unload\(\)"
+    ):
+        model.load_adapters(str(tmp_path))
+    assert not model.encoder.blocks[0].attention.query.lora_enabled
 
 
 def test_adapters_of_other_weights_are_reported(tmp_path, capsys):
@@ -107,6 +134,7 @@ def test_new_adapters_do_not_hide_those_in_the_weights(tmp_path):
     ("model", "prefix", "whole"),
     [
         (lambda: AlbertModel(CONFIG, pooler=False), "", []),
+        (lambda: AlbertForSentenceEmbedding(CONFIG), "", []),
         (
             lambda: AlbertForClassification(CONFIG, 3),
             "albert.",

@@ -144,15 +144,22 @@ def test_a_bare_encoder_gets_its_prefix(tmp_path):
 
 def test_tied_weights_are_compared_and_dropped(tmp_path):
     words = np.float32([[1, np.nan], [0, 3]])
-    bias = np.float32([4, 5])
-    arrays = {WORDS: words, "predictions.bias": bias}
-    copies = {DECODER: words, "predictions.decoder.bias": bias}
-    path = written(tmp_path, **arrays, **copies)
+    path = written(tmp_path, **{WORDS: words, DECODER: words})
     weights = open_weights(path)
     weights.check_tied()
-    assert set(weights.shapes) == {WORDS, "predictions.bias"}
+    assert set(weights.shapes) == {WORDS}
     assert weights.read(WORDS).tobytes() == words.tobytes()
-    assert weights.read("predictions.bias").tobytes() == bias.tobytes()
+
+
+@pytest.mark.parametrize(
+    "others", [{}, {"predictions.bias": np.zeros(2, "float32")}]
+)
+def test_the_bias_that_transformers_adds_counts(tmp_path, others):
+    arrays = {"albert.x": np.float32([0]), **others}
+    arrays["predictions.decoder.bias"] = np.float32([4, 5])
+    weights = open_weights(written(tmp_path, **arrays))
+    weights.check_tied()
+    assert weights.read("predictions.bias").tolist() == [4, 5]
 
 
 def test_tied_weights_that_differ_in_a_bit_are_refused(tmp_path):
@@ -342,6 +349,18 @@ def test_safetensors_of_another_name(tmp_path):
     with pytest.raises(
         UserError,
         match=r"fp16\.safetensors is not read under this name, .* Rename it",
+    ):
+        refuse_pickle(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["model-00001-of-00002.safetensors", "pytorch_model-00001-of-00002.bin"],
+)
+def test_shards_without_their_index(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(
+        UserError, match=r"index \(\*\.index\.json\) is missing\. Copy it too"
     ):
         refuse_pickle(str(tmp_path))
 

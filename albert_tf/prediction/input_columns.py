@@ -32,11 +32,14 @@ def columns_of_texts(
     of_model: Sequence[str],
     path: str,
     log: Log,
+    is_stream: bool,
 ) -> Roles:
     """Returns the columns of the texts, by the first row.
 
     Those of `--columns`, as `role=name`; else those `of_model`, its task's, if
-    the row has them; else those that the form and the names suggest. Raises
+    the row has them; else those that the form and the names suggest. The row
+    has the columns of all rows, except in a stream of JSON lines: there those
+    `of_model` stand for a first row without a name of the form. Raises
     UserError where these are not the texts of the form.
     """
     if columns:
@@ -45,7 +48,9 @@ def columns_of_texts(
     # The model's task may have other texts than the form.
     with contextlib.suppress(UserError):
         trained = _roles(of_model, form)
-        if all(n in first.values for n in itertools.chain(*trained.values())):
+        is_named = not first.values.keys().isdisjoint(form.columns)
+        names = itertools.chain(*trained.values())
+        if (is_stream and not is_named) or first.values.keys() >= {*names}:
             return trained
     return _inferred(first, form, path, log, trained)
 

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from albert_tf.config import UserError, require
-from albert_tf.io import files
-from albert_tf.io.compression import open_plain
 from albert_tf.prediction.line_inputs import decoded
 from albert_tf.tasks.examples import Question
 from albert_tf.tasks.formats.json_rows import (
@@ -27,8 +25,10 @@ from albert_tf.tasks.formats.json_values import Number
 from albert_tf.tasks.formats.record import Record
 from albert_tf.tasks.formats.rows import Opened
 from albert_tf.tasks.formats.squad import is_squad, squad_questions
+from albert_tf.tasks.formats.tables import refuse_line_ends, stored_lines
 
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
+_ADVICE = "expected lines of JSON."
 # Whole numbers up to this one are numbers of 64 bits with a point, too.
 _EXACT_DOUBLE = 2**53
 # The location and text of an object, and what is wrong with them.
@@ -37,28 +37,23 @@ _Line = tuple[str, str, UserError | None]
 
 def open_json(path: str, lines: Iterable[bytes] | None = None) -> Opened:
     """Opens a file of JSON, or the `lines` of what is no file."""
-    if lines is None:
-        require(files.size(path) > 0, f"{path} is empty.")
     return Opened(path, _rows(path, lines), _record_of)
 
 
 def _rows(path: str, lines: Iterable[bytes] | None = None) -> Iterator[_Line]:
-    with (
-        open_plain(path)
-        if lines is None
-        else contextlib.nullcontext(lines) as stored
-    ):
-        yield from _rows_of(stored, path)
-
-
-def _rows_of(lines: Iterable[bytes], path: str) -> Iterator[_Line]:
     """Returns the lines that are not blank, or the rows in a whole file.
 
     These are the elements of an array, or the questions in SQuAD's format.
+    Raises UserError for a file without them, and one whose lines end with CR.
     """
-    found = (line for line in decoded(lines, path) if line[1].strip())
+    lines = iter(stored_lines(path, _ADVICE) if lines is None else lines)
+    first = next(lines, b"")
+    refuse_line_ends(path, first.decode("utf-8", "replace"))
+    stored = decoded(itertools.chain([first], lines), path)
+    found = (line for line in stored if line[1].strip())
     head = list(itertools.islice(found, 1))
-    text = head[0][1] if head else ""
+    require(bool(head), f"{path} is empty.")
+    text = head[0][1]
     if starts_array(text):
         rows = itertools.chain(head, found)
         return ((*element, None) for element in array_elements(_sound(rows)))

@@ -20,7 +20,8 @@ from albert_tf.prediction.input_columns import (
 )
 from albert_tf.prediction.inputs import Inputs, Table
 from albert_tf.prediction.json_inputs import open_json
-from albert_tf.tasks.formats.record import Roles
+from albert_tf.prediction.row_values import columns_of
+from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import (
     EXTENSIONS,
     JSON_LINES,
@@ -103,8 +104,13 @@ def _inputs(
     form: Form,
     of_model: Sequence[str] = (),
 ) -> Iterator[Input]:
-    """Yields the inputs of rows; their columns are decided by the first."""
+    """Yields the inputs of rows.
+
+    Columns are decided by the names in any row: JSON lines may leave out nulls.
+    """
     opened = table.opened
+    known = [] if columns else columns_of(table)
+    nulls = {name.strip(): None for name, _ in known}
     roles: Roles = {}
     for row in opened.rows:
         try:
@@ -115,21 +121,25 @@ def _inputs(
             yield Input(row[1:2], error) if is_line else Input((), error, row)
             continue
         if not roles:
+            first = Record({**nulls, **record.values}, record.location)
             roles = columns_of_texts(
-                record, form, columns, of_model, table.path, log
+                first, form, columns, of_model, table.path, log, not nulls
             )
             if opened.columns is not None:
                 # All rows have the same columns.
-                check_columns(record, roles)
+                check_columns(first, roles)
         try:
-            check_columns(record, roles)
-            if "words" in roles:
-                words = words_of(record, *roles["words"])
-                found = words_input(words, record.location, form)
-            else:
-                texts = tuple(texts_of(record, roles))
-                found = form.checked(texts, record.location)
+            found = _input(record, roles, form)
         except UserError as error:
             yield Input((), error, row)
         else:
             yield dataclasses.replace(found, row=row)
+
+
+def _input(record: Record, roles: Roles, form: Form) -> Input:
+    """Returns the texts of a row; raises UserError for a bad one."""
+    check_columns(record, roles)
+    if "words" in roles:
+        words = words_of(record, *roles["words"])
+        return words_input(words, record.location, form)
+    return form.checked(tuple(texts_of(record, roles)), record.location)

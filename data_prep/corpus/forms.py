@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from albert_tf.config import UserError
+from albert_tf.tasks.formats.tables import DELIMITERS, reading_command
 from data_prep.corpus.arrow_texts import STREAM_SUFFIX
 from data_prep.corpus.listing import FORM_OF_SUFFIX, text_suffix
 from data_prep.corpus.text_files import OpenFile, open_text
@@ -15,19 +16,20 @@ from data_prep.corpus.text_files import OpenFile, open_text
 # separators or tags.
 _TABLE = (
     "a table is no text; write its column of texts as lines of JSON, for "
-    'example with python -c "import csv, json, sys; '
-    "csv.field_size_limit(1 << 30); "
+    "example with {command} > texts.jsonl"
+)
+_COMMAND = (
+    'python -c "import csv, json; csv.field_size_limit(1 << 30); '
     "[print(json.dumps({{'text': row['text']}})) for row in csv.DictReader("
-    "open(sys.argv[1], encoding='utf-8-sig', newline=''), "
-    "delimiter='DELIMITER')]\" {path} > texts.jsonl"
+    "open(0, encoding='utf-8-sig', newline=''), delimiter={delimiter!r})]\""
 )
 _MARKUP = (
     "markup is no text; convert it, for example with pandoc -t plain {path} "
     "-o text.txt"
 )
 _NO_TEXT = {
-    ".csv": _TABLE.replace("DELIMITER", ","),
-    ".tsv": _TABLE.replace("DELIMITER", "\\t"),
+    ".csv": _TABLE,
+    ".tsv": _TABLE,
     ".html": _MARKUP,
     ".htm": _MARKUP,
     ".xml": f"{_MARKUP} (Wikipedia's dumps with WikiExtractor)",
@@ -123,8 +125,13 @@ def _form(path: str, open_file: OpenFile) -> str:
         return form
     if path.lower().endswith(STREAM_SUFFIX):
         return "json_lines"
-    if advice := _NO_TEXT.get(text_suffix(path)):
-        raise UserError(f"{path}: {advice.format(path=shlex.quote(path))}.")
+    suffix = text_suffix(path)
+    if advice := _NO_TEXT.get(suffix):
+        command = _COMMAND.format(delimiter=DELIMITERS.get(suffix))
+        advice = advice.format(
+            path=shlex.quote(path), command=reading_command(command, path)
+        )
+        raise UserError(f"{path}: {advice}.")
     with open_text(path, open_file) as stream:
         for line in iter(lambda: stream.readline(MAX_JSON_LINE_CHARS), ""):
             if line.strip():

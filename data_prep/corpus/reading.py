@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from albert_tf.config import require
+from albert_tf.tasks.formats.tables import MARK
 from data_prep.corpus.arrow_texts import has_rows, open_texts
 from data_prep.corpus.forms import MAX_JSON_LINE_CHARS, CorpusFile, json_object
 from data_prep.corpus.markdown import clean_markdown_lines
@@ -278,6 +279,8 @@ class _FileParser:
             if line[-1] != "\n" and len(line) > MAX_LINE_CHARS:
                 yield from self._line_parts(line, readline)
             else:
+                # Files that begin with the mark may have been joined.
+                line = line.removeprefix(MARK)
                 yield self._clean(line.rstrip("\n")).strip()
 
     def _line_parts(self, line: str, readline: ReadLine) -> Iterator[str]:
@@ -350,7 +353,7 @@ class _FileParser:
                 _skip_line(stream)
                 self._fault("bad/not_json")
                 continue
-            line = self._clean(line.rstrip("\n"))
+            line = self._clean(line.rstrip("\n").removeprefix(MARK))
             if not line or line.isspace():
                 continue
             value = json_object(line)

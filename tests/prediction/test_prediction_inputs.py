@@ -1,10 +1,12 @@
 """Inputs of predictions: what lines and rows are read as, and refused as."""
 
+import gzip
 import io
 import json
 import os
 
 import pytest
+from saved_data_sets import save
 
 from albert_tf.config import UserError
 from albert_tf.io.compression import packing
@@ -302,6 +304,30 @@ def test_elements_of_a_json_array(tmp_path):
         list(inputs.read(SINGLE, ()))
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"\xef\xbb\xbf\n \n", "is empty"),
+        (b'{"text": "a"}\r{"text": "b"}\r', "its lines end with CR alone"),
+    ],
+)
+def test_json_that_training_refuses(tmp_path, content, message):
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(content))
+    with pytest.raises(UserError, match=message):
+        list(read_table(str(path), (), "csv", print).read(SINGLE, ()))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"), [("[\n]", []), ('{"text": "a"}\n\x1a', ["a"])]
+)
+def test_json_that_training_reads(tmp_path, content, expected):
+    """An array without elements, and the sign for the end of the file."""
+    found = of_table(tmp_path, "a.json", content, SINGLE)
+    assert found == [Input((text,)) for text in expected]
+
+
 def test_one_json_object_for_the_file_is_refused(tmp_path):
     for content in ('{"data": [{"text": "a"}]}', '{\n"text": "a"\n}'):
         with pytest.raises(UserError, match="line 1: expected a JSON obj.*jq"):
@@ -320,9 +346,8 @@ def test_questions_in_squads_format(tmp_path, indent):
     assert found == [Input(("a?", "b c")), Input(("\u00e9?", "b c"))]
     path = tmp_path / "a.json"
     path.write_bytes(content.encode("latin-1"))
-    inputs = read_table(str(path), (), "csv", print)
     with pytest.raises(UserError, match="a.json, line .* is not UTF-8"):
-        list(inputs.read(QUESTION, ()))
+        read_table(str(path), (), "csv", print)
 
 
 @pytest.mark.parametrize("columns", [[], ["words=tokens"]])
@@ -455,3 +480,22 @@ def test_sentences_of_a_file_of_words(tmp_path):
     for columns in (["words=1"], ["word=first"]):
         with pytest.raises(UserError, match="expected word=N with the number"):
             read_sentences(str(path), columns)
+
+
+def test_columns_are_those_of_any_line_of_json(tmp_path):
+    """A line may leave out a null: another column is no text instead."""
+    content = '{"id": "a", "label": "x"}\n{"id": "b", "post": "c"}\n'
+    of_model = ["text=post", "label=label"]
+    found = of_table(tmp_path, "a.jsonl", content, SINGLE, of_model=of_model)
+    stream = io.BytesIO(content.encode())
+    inputs = read_table("-", (), "csv", print, ending=".jsonl", lines=stream)
+    for first, second in (found, inputs.read(SINGLE, of_model)):
+        assert "expected the column 'post', got id, label" in str(first.error)
+        assert second.texts == ("c",)
+
+
+def test_a_hidden_class_does_not_hide_its_column(tmp_path):
+    save(tmp_path / "a", {"review": ["a"], "label": [-1]})
+    inputs = read_table(str(tmp_path / "a"), (), "csv", print)
+    (found,) = inputs.read(SINGLE, ())
+    assert found.texts == ("a",)

@@ -689,7 +689,8 @@ def test_a_folder_without_texts_is_refused(tmp_path):
 def test_the_splits_of_a_data_set_are_named(tmp_path):
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
-        (tmp_path / split / "state.json").write_text("{}")
+        for name in ("state.json", "dataset_info.json"):
+            (tmp_path / split / name).write_text("{}")
     (tmp_path / "dataset_dict.json").write_text("{}")
     with pytest.raises(UserError) as raised:
         read_table(str(tmp_path), (), "csv", silent)

@@ -4,10 +4,11 @@ Main entries: `read_parquet`, `read_saved` and `saved_files`. The first two
 need pyarrow, which is imported when there is such a file.
 """
 
+import contextlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.config import UserError, listed, require
@@ -17,13 +18,14 @@ from albert_tf.io.json_files import read_json
 from albert_tf.tasks.formats.json_values import Number
 from albert_tf.tasks.formats.parquet_parts import parts_of
 
-# The file by which a directory of `Dataset.save_to_disk` is recognised, and the
-# one beside it.
+# The files by which a directory of `Dataset.save_to_disk` is recognised.
 STATE = "state.json"
 INFO = "dataset_info.json"
 # Key of what `datasets` writes into the schema of a file.
 _METADATA = b"huggingface"
 _BATCH_ROWS = 1024
+# What pyarrow raises for a value that Python has not.
+_NO_VALUE = (ArithmeticError, LookupError, ValueError)
 
 
 class ArrowRow(NamedTuple):
@@ -78,12 +80,12 @@ def read_parquet(path: str) -> ArrowTable:
     )
     for part, schema in zip(paths, schemas, strict=True):
         require(
-            schema.names == schemas[0].names,
+            sorted(schema.names) == sorted(schemas[0].names),
             f"{part} has other columns than {path}.",
         )
     _check_columns(path, schemas[0])
     try:
-        schema = arrow.unify_schemas(schemas, promote_options="permissive")
+        schema = _unified(schemas)
     except arrow.ArrowException as error:
         raise UserError(
             f"{described(path, error)} Write all parts with one schema."
@@ -96,6 +98,35 @@ def read_parquet(path: str) -> ArrowTable:
         schema,
         itertools.chain.from_iterable(table.rows for table in tables),
         sum(sizes),
+    )
+
+
+def _unified(schemas: Sequence[Any]) -> Any:
+    """Returns the schema that holds those of all parts; raises ArrowException.
+
+    Dictionaries and views are plain types where these differ, as they do for
+    columns of categories.
+    """
+    arrow = load_pyarrow()
+    types = arrow.types
+    views = {arrow.string_view(): arrow.string()}
+    views[arrow.binary_view()] = arrow.binary()
+
+    def plain(kind: Any) -> Any:
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        return views.get(kind, kind)
+
+    def unify(schemas: Iterable[Any]) -> Any:
+        return arrow.unify_schemas(schemas, promote_options="permissive")
+
+    with contextlib.suppress(arrow.ArrowException):
+        return unify(schemas)
+    return unify(
+        arrow.schema(
+            [f.with_type(_replaced(f.type, plain)) for f in schema],
+            schema.metadata,
+        )
+        for schema in schemas
     )
 
 
@@ -115,6 +146,7 @@ def open_parquet(path: str) -> Any:
 def _read_part(path: str, schema: Any, num_rows: int) -> ArrowTable:
     def batches() -> Iterator[Any]:
         for batch in open_parquet(path).iter_batches(_BATCH_ROWS):
+            batch = batch.select(schema.names)
             yield batch if batch.schema == schema else batch.cast(schema)
 
     return _table(path, schema, batches, num_rows, {})
@@ -122,7 +154,8 @@ def _read_part(path: str, schema: Any, num_rows: int) -> ArrowTable:
 
 def is_saved(directory: str) -> bool:
     """Returns whether `Dataset.save_to_disk` wrote a directory."""
-    return files.isfile(os.path.join(directory, STATE))
+    names = (STATE, INFO)
+    return all(files.isfile(os.path.join(directory, n)) for n in names)
 
 
 def saved_files(directory: str, file_system: Any = files) -> list[str]:
@@ -157,8 +190,7 @@ def read_saved(directory: str) -> ArrowTable:
     """
     arrow = load_pyarrow()
     paths = saved_files(directory)
-    info_path = os.path.join(directory, INFO)
-    info = read_json(info_path) if files.isfile(info_path) else {}
+    features = read_json(os.path.join(directory, INFO)).get("features")
 
     def stream(path: str) -> Any:
         return arrow.ipc.open_stream(files.open(path))
@@ -174,7 +206,6 @@ def read_saved(directory: str) -> ArrowTable:
         num_rows = sum(batch.num_rows for batch in batches())
     except (OSError, arrow.ArrowException) as error:
         raise UserError(described(directory, error)) from None
-    features = info.get("features")
     _check_columns(directory, schema)
     return _table(directory, schema, batches, num_rows, features)
 
@@ -222,7 +253,7 @@ def _table(
                     yield ArrowRow(named, location, values, batch, index)
         except UserError:
             raise
-        except (OSError, arrow.ArrowException, ValueError) as error:
+        except (OSError, arrow.ArrowException, *_NO_VALUE) as error:
             raise UserError(described(path, error)) from None
 
     return ArrowTable(schema, rows(), num_rows)
@@ -232,27 +263,30 @@ def _python_rows(batch: Any) -> Iterator[dict[str, Any]]:
     """Yields the rows of a batch, as its `to_pylist` does.
 
     But maps are objects. Python's times lack nanoseconds, years above 9999 and
-    some zones: columns with such are texts.
+    some zones: columns with such, at any depth, have texts.
     """
     columns = []
     for column in batch.columns:
         try:
-            values = column.to_pylist()
-            if "map<" in str(column.type):
-                values = [_with_objects(v, column.type) for v in values]
-            columns.append(values)
-        except (ArithmeticError, LookupError, ValueError):
-            if not load_pyarrow().types.is_temporal(column.type):
-                raise
-            columns.append(_times(column).to_pylist())
+            columns.append(_python_values(column))
+        except _NO_VALUE:
+            columns.append(_python_values(_with_texts_of_times(column)))
     for values in zip(*columns, strict=True):
         yield dict(zip(batch.schema.names, values, strict=True))
+
+
+def _python_values(column: Any) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    if "map<" not in str(column.type):
+        return values
+    return [_with_objects(value, column.type) for value in values]
 
 
 def _with_objects(value: Any, kind: Any) -> Any:
     """Returns a value of a type with its maps, lists of pairs, as dicts.
 
-    One with a key that is there twice stays a list.
+    One with a key that is there twice, or that is a list or an object, stays a
+    list.
     """
     types = load_pyarrow().types
     if value is None or not types.is_nested(kind):
@@ -262,18 +296,47 @@ def _with_objects(value: Any, kind: Any) -> Any:
     if not types.is_map(kind):
         return [_with_objects(item, kind.value_type) for item in value]
     pairs = [[key, _with_objects(item, kind.item_type)] for key, item in value]
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else pairs
+    with contextlib.suppress(TypeError):
+        found = dict(pairs)
+        return found if len(found) == len(pairs) else pairs
+    return pairs
 
 
-def _times(column: Any) -> Any:
-    """Returns a column of times as texts, durations as numbers."""
+def _with_texts_of_times(column: Any) -> Any:
+    """Returns a column with texts of its times, and numbers of durations."""
     arrow = load_pyarrow()
-    if arrow.types.is_duration(column.type):
-        return column.cast(arrow.int64()).cast(arrow.string())
-    if arrow.types.is_timestamp(column.type):
-        column = column.cast(arrow.timestamp(column.type.unit))
-    return column.cast(arrow.string())
+    types = arrow.types
+
+    def zoneless(kind: Any) -> Any:
+        if types.is_duration(kind):
+            return arrow.int64()
+        return arrow.timestamp(kind.unit) if types.is_timestamp(kind) else kind
+
+    def text(kind: Any) -> Any:
+        return arrow.string() if types.is_temporal(kind) else kind
+
+    kind = column.type
+    column = column.cast(_replaced(kind, zoneless))
+    return column.cast(_replaced(kind, text))
+
+
+def _replaced(kind: Any, replace: Callable[[Any], Any]) -> Any:
+    """Returns a type with others in place of those within it."""
+    arrow = load_pyarrow()
+    types = arrow.types
+
+    def field(inner: Any) -> Any:
+        return inner.with_type(_replaced(inner.type, replace))
+
+    if types.is_struct(kind):
+        return arrow.struct([field(inner) for inner in kind])
+    if types.is_map(kind):
+        return arrow.map_(field(kind.key_field), field(kind.item_field))
+    if types.is_list(kind) or types.is_large_list(kind):
+        return arrow.list_(field(kind.value_field))
+    if types.is_fixed_size_list(kind):
+        return arrow.list_(field(kind.value_field), kind.list_size)
+    return replace(kind)
 
 
 def text_of(value: bytes) -> str | bytes:

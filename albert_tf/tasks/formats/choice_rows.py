@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,9 +10,12 @@ from albert_tf.config import listed, require, shown
 from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.formats.columns import check_columns
-from albert_tf.tasks.formats.race import LETTERS, question_with_option
+from albert_tf.tasks.formats.race import LETTERS
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import Rows
+
+# The place of an answer in a question; others are parts of identifiers.
+_BLANK = re.compile(r"(?<!\w)_+(?!\w)")
 
 
 class _Choices(NamedTuple):
@@ -48,7 +52,7 @@ def choice_examples(
 
     `roles` are columns as `context`, as `choice` (see `Record.choices`), as
     `label`, which `labelled` requires, and perhaps as `question`, which is
-    combined with every choice as in RACE.
+    combined with every choice (`with_question`).
 
     Raises:
         UserError: for columns that are missing, and for bad rows
@@ -75,6 +79,8 @@ def choice_examples(
         right = None
         if has_label:
             right = _choice_number(row, label, are_texts)
+            if not row.texts[right].strip():
+                raise RowError(row.record.location, "the right choice is empty")
         context, texts = with_question(row.record, roles, row.texts)
         return ChoiceExample(context, tuple(texts), right, row.record.location)
 
@@ -95,8 +101,14 @@ def with_question(
     columns = [*roles["context"], *roles.get("question", ())]
     context, *questions = record.example_texts(columns)
     for question in questions:
-        choices = [question_with_option(question, c) for c in choices]
+        choices = [_with_choice(question, choice) for choice in choices]
     return context, choices
+
+
+def _with_choice(question: str, choice: str) -> str:
+    """Returns a question with a choice in its blanks, or else after it."""
+    filled, number = _BLANK.subn(lambda _: choice, question)
+    return filled if number else f"{question} {choice}"
 
 
 def _choices(record: Record, columns: Sequence[str]) -> _Choices:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from albert_tf.config import UserError
 from albert_tf.io import files
 from albert_tf.io.compression import SUFFIXES
 from albert_tf.tasks.formats.tables import decoded_lines, stored_lines
@@ -32,7 +33,7 @@ def unlabelled_files(directory: str) -> Iterator[TextFile]:
     """Yields the text files right in a directory, sorted, but hidden ones."""
     for name in _names(directory):
         file = TextFile(os.path.join(directory, name), None)
-        if _is_text(file) and files.isfile(file.path):
+        if _is_text(file):
             yield file
 
 
@@ -59,15 +60,23 @@ def read_text_file(path: str) -> str:
 
 
 def _all_files(directory: str) -> Iterator[TextFile]:
+    """Yields what is in folders; raises UserError for a label not in UTF-8."""
     for label in _names(directory):
         folder = os.path.join(directory, label)
         if files.isdir(folder):
+            try:
+                label.encode()
+            except UnicodeEncodeError:
+                raise UserError(
+                    f"The name of the folder {folder!r} is not UTF-8; rename "
+                    "it."
+                ) from None
             for name in _names(folder):
                 yield TextFile(os.path.join(folder, name), label)
 
 
 def _is_text(file: TextFile) -> bool:
-    return file.path.lower().endswith(_ENDINGS)
+    return file.path.lower().endswith(_ENDINGS) and files.isfile(file.path)
 
 
 def _names(directory: str) -> list[str]:

@@ -9,11 +9,16 @@ from albert_tf.tasks.bad_rows import BadRows, RowError
 from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.conll_comments import (
     Line,
+    have_tabs,
     usual_width,
     without_comments,
 )
 from albert_tf.tasks.formats.tables import read_lines
 
+# Blanks and tabs alone: words may hold a no-break space, and those between tabs
+# a blank.
+_FIELD = re.compile(r"[^ \t]+")
+_TABBED_FIELD = re.compile(r"[^ \t](?:[^\t]*[^ \t])?")
 _ADVICE = (
     "a file of tagged words has a word in each line, its columns between "
     "blanks or tabs, and an empty line after each sentence."
@@ -145,11 +150,15 @@ def _is_conllu(lines: Iterable[str]) -> bool:
 
 
 def _fields(path: str) -> Iterator[Line]:
-    lines = list(read_lines(path, _ADVICE))
-    of_conllu = _is_conllu(line for _, line in lines)
-    for location, line in lines:
-        # Blanks and tabs alone: words may hold a no-break space.
-        fields = re.findall(r"[^ \t]+", line)
+    lines = [
+        Line(location, _FIELD.findall(line), line)
+        for location, line in read_lines(path, _ADVICE)
+    ]
+    of_conllu = _is_conllu(line.text for line in lines)
+    are_tabbed = have_tabs(lines)
+    for location, fields, line in lines:
+        if are_tabbed:
+            fields = _TABBED_FIELD.findall(line)
         if of_conllu and fields:
             numbered = _CONLLU_LINE.fullmatch(line)
             if line.startswith("#") or (numbered and numbered[1]):

@@ -31,6 +31,12 @@ class Line(NamedTuple):
         return self.text.lstrip(" \t").startswith(_SIGN)
 
 
+def have_tabs(lines: Iterable[Line]) -> bool:
+    """Returns whether all lines with words, one at least, have a tab."""
+    plain = [ln for ln in lines if ln.has_word and not ln.has_sign]
+    return bool(plain) and all("\t" in ln.text for ln in plain)
+
+
 def without_comments(
     lines: Sequence[Line], word_column: int, tag_column: int, log: Log
 ) -> list[Line]:
@@ -57,8 +63,7 @@ class _Words:
         self, lines: Sequence[Line], word_column: int, tag_column: int
     ) -> None:
         self._word, self._tag = word_column, tag_column
-        plain = [ln for ln in lines if ln.has_word and not ln.has_sign]
-        self._has_tabs = bool(plain) and all("\t" in ln.text for ln in plain)
+        self._has_tabs = have_tabs(lines)
         sure = [*_sure(ln for ln in lines if not self.is_untabbed(ln))]
         self._width = usual_width(sure) if sure else 0
         self._firsts = {ln.fields[0] for ln in sure}

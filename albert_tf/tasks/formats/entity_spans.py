@@ -8,7 +8,7 @@ from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.columns import check_columns
 from albert_tf.tasks.formats.json_values import shown_json
-from albert_tf.tasks.formats.record import Record, Roles
+from albert_tf.tasks.formats.record import Record, Roles, check_characters
 from albert_tf.tasks.formats.rows import Rows
 from albert_tf.text.words import Span, finer_words
 
@@ -142,6 +142,7 @@ def _entity(record: Record, text: str, value: Any) -> _Entity:
             "expected entities with start, end and label",
             f", got {_shown(value)}",
         )
+    check_characters(parts[2:], record.location)
     start, end = map(int, parts[:2])
     inner = text[start:end]
     if not inner.strip() or end > len(text):

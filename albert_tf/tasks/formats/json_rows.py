@@ -20,8 +20,10 @@ from albert_tf.tasks.formats.json_values import (
 from albert_tf.tasks.formats.record import Record
 
 # The first line of an array of objects.
-_ARRAY_START = re.compile(r"\s*\[\s*(\{|$)")
-_DECODER = json.JSONDecoder()
+_ARRAY_START = re.compile(r"\s*\[\s*(\{|\]?\s*$)")
+_EMPTY_ARRAY = re.compile(r"\s*\[\s*\]")
+# Python refuses numbers of very many digits; here only their text counts.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 # The keys of df.to_json(orient="split").
 _SPLIT = {"columns", "index", "data"}
 Line = TypeVar("Line", bound=tuple)
@@ -137,6 +139,8 @@ def array_elements(
         return locations[bisect.bisect(line_ends, position)]
 
     mark, end = ",", text.index("[")
+    if empty := _EMPTY_ARRAY.match(text):
+        mark, end = "]", empty.end() - 1
     numbers = itertools.count(1)
     while mark == ",":
         start = _after_blanks(text, end + 1)

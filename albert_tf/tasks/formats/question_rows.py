@@ -115,6 +115,9 @@ def _texts_and_starts(value: Any) -> Iterable[tuple[Any, Any]]:
         if not (isinstance(texts, list) and isinstance(starts, list)):
             raise TypeError
         return zip(texts, starts, strict=True)
+    # An empty string would be no answers.
+    if not isinstance(value, list):
+        raise TypeError
     return [(answer["text"], answer["answer_start"]) for answer in value]
 
 

@@ -69,7 +69,8 @@ def _articles(directory: str) -> Iterator[tuple[str, Any]]:
         yield from read_json_lines(os.path.join(directory, _ALL), _ADVICE)
         return
     for name in sorted(names, key=_numbers):
-        if name.endswith(".txt"):
+        # macOS puts a hidden file beside each one in an archive.
+        if name.endswith(".txt") and name[0] != ".":
             path = os.path.join(directory, name)
             yield path, read_large_json(path)
 

@@ -137,6 +137,7 @@ class Record:
         label = (found if isinstance(found, str) else found[0]).strip()
         if not label:
             raise RowError(self.location, "the label is empty")
+        check_characters([label], self.location)
         return label
 
     def labels(self, name: str, separator: str) -> tuple[str, ...]:
@@ -163,6 +164,7 @@ class Record:
                 f"strings in JSON, or '' or [] for none, as {shown(name)}",
                 f", got {shown_json(self.values[name])}",
             )
+        check_characters(labels, self.location)
         return tuple(dict.fromkeys(labels))
 
     def truth(self, name: str) -> bool:
@@ -182,6 +184,18 @@ class Record:
         label = self.label(name)
         number_of(label, self.location)
         return label
+
+
+def check_characters(labels: Sequence[str], location: str) -> None:
+    """Raises RowError for labels that no file can hold."""
+    try:
+        "".join(labels).encode()
+    except UnicodeEncodeError:
+        raise RowError(
+            location,
+            "half of a surrogate pair in a label is no character",
+            f", got {shown_json([*labels])}",
+        ) from None
 
 
 def _labelled_choices(value: Any) -> dict[str, Any] | None:

@@ -286,7 +286,15 @@ def _opened_arrow(path: str, table: ArrowTable) -> Opened:
 
 
 def _record_of_file(file: TextFile) -> Record:
-    text = read_text_file(file.path)
+    try:
+        text = read_text_file(file.path)
+    except UserError as error:
+        path = re.escape(file.path)
+        fault = re.fullmatch(rf"{path}(:[0-9]+)?:? (.+)\.", str(error))
+        if fault is None:
+            raise
+        location = f"{file.path}{fault[1] or ''}"
+        raise RowError(location, fault[2]) from None
     if not text.strip():
         raise RowError(file.path, "the file has no text")
     label = {} if file.label is None else {LABEL_COLUMN: file.label}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from albert_tf.config import Log, UserError, lookup, require
-from albert_tf.io.compression import open_plain
+from albert_tf.io.compression import open_plain, suffix_of
 from albert_tf.io.encoding import HEAD_BYTES, refuse_other_than_text
 
 # Separators by the extension of a file.
@@ -29,6 +29,8 @@ _LINE_END = re.compile(r"\r+\n?|\n")
 _INNER_CR = "\ud800"
 # The first line of objects, or of an array of them.
 _JSON_START = re.compile(r'\s*(\[\s*$|(\[\s*)?\{\s*("|$))')
+# Programs that unpack files, by the ends of their names.
+_UNPACK = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 # Lines by which the separator is checked.
 _HEAD_LINES = 200
 
@@ -117,6 +119,15 @@ def refuse_line_ends(path: str, first: str) -> None:
         f"{path}: its lines end with CR alone; convert the file, for example "
         "with tr '\\r' '\\n'.",
     )
+
+
+def reading_command(command: str, path: str) -> str:
+    """Returns a shell's command that gives another the content of a file."""
+    if path == "-":
+        return command
+    if program := _UNPACK.get(suffix_of(path.lower())):
+        return f"{program} -dc {shlex.quote(path)} | {command}"
+    return f"{command} < {shlex.quote(path)}"
 
 
 def read_table(path: str, advice: str) -> list[Row]:
@@ -337,11 +348,14 @@ def _check_separator(
         extension = {value: key for key, value in DELIMITERS.items()}.get(other)
         advice = f"name the file *{extension}"
         if not extension:
+            command = (
+                'python -c "import csv, sys; '
+                "csv.writer(sys.stdout).writerows(csv.reader(open(0, "
+                f"encoding='utf-8-sig', newline=''), delimiter='{other}'))\""
+            )
             advice = (
-                'convert the file, for example with python -c "import csv, '
-                "sys; csv.writer(sys.stdout).writerows(csv.reader(open(0, "
-                "encoding='utf-8-sig', newline=''), "
-                f"delimiter='{other}'))\" < {shlex.quote(path)} > new.csv"
+                "convert the file, for example with "
+                f"{reading_command(command, path)} > new.csv"
             )
         raise UserError(
             f"{path}: the separator looks like a {name} ({other!r}), expected "

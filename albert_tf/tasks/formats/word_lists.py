@@ -5,7 +5,12 @@ from albert_tf.tasks.bad_rows import RowError
 from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.columns import check_columns
 from albert_tf.tasks.formats.json_values import shown_json
-from albert_tf.tasks.formats.record import Record, Roles, listed_in
+from albert_tf.tasks.formats.record import (
+    Record,
+    Roles,
+    check_characters,
+    listed_in,
+)
 from albert_tf.tasks.formats.rows import Rows
 
 
@@ -34,6 +39,7 @@ def word_list_examples(
                 f"expected as many {shown(tags)} as {shown(words)}",
                 f", got {len(of_words)} and {len(found)}",
             )
+        check_characters(of_words, record.location)
         return WordsExample(found, of_words, record.location)
 
     return rows.settled(rows.apply(example))

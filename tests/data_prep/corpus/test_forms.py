@@ -49,20 +49,20 @@ def test_without_a_suffix_the_form_follows_from_the_first_line(
 
 
 @pytest.mark.parametrize(("suffix", "separator"), [("csv", ","), ("tsv", "\t")])
+@pytest.mark.parametrize("packed", ["", ".gz"])
 def test_a_table_is_refused_with_the_command_that_converts_it(
-    tmp_path, suffix, separator
+    tmp_path, suffix, separator, packed
 ):
     # Excel writes such tables; the text is longer than the csv module's default
     # limit.
     text = "they say" * 20_000
     rows = [f"\ufefftext{separator}id", f'"so ""so"",\t{text}"{separator}1']
-    path = write(tmp_path / f"my a.{suffix}", "\n".join(rows))
+    path = write(tmp_path / f"my a.{suffix}{packed}", "\n".join(rows))
     with pytest.raises(UserError, match="a table is no text") as raised:
         forms("auto", path)
-    _, command = str(raised.value).rstrip(".").split("for example with python ")
-    subprocess.run(
-        f"{sys.executable} {command}", shell=True, check=True, cwd=tmp_path
-    )
+    _, command = str(raised.value).rstrip(".").split("for example with ")
+    command = command.replace("python", sys.executable, 1)
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
     assert paragraphs(str(tmp_path / "texts.jsonl")) == [(f'so "so",\t{text}',)]
 
 

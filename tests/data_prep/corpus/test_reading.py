@@ -564,3 +564,14 @@ def test_text_that_is_missing_is_called_so(tmp_path):
     read(write(tmp_path / "b.txt", b"text\n"), report=report)
     with pytest.raises(UserError, match=r"Bad lines: 1 of 3 "):
         report.check(0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [("a.txt", ["a\n\n"]), ("a.jsonl", ['{"text": "a"}\n'])],
+)
+def test_files_with_marks_that_were_joined(tmp_path, name, lines):
+    path = write(tmp_path / name, "\ufeff" + "\ufeff".join(lines * 2))
+    assert faults(path, separator="blank_line") == {}
+    found = paragraphs(path, separator="blank_line")
+    assert [*map(list, found)] == [["a"], ["a"]]

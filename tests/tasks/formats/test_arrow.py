@@ -15,6 +15,10 @@ from albert_tf.tasks.examples import ChoiceExample, Example, WordsExample
 from albert_tf.tasks.formats.arrow import read_parquet
 from albert_tf.tasks.formats.rows import Reading, open_rows
 
+# A time whose year Python's have not.
+FAR, US = 2**62 + 7, pyarrow.timestamp("us")
+FAR_TEXT = f"<value out of range: {FAR}>"
+
 
 def silent(line):
     pass
@@ -58,8 +62,8 @@ def test_types_of_parquet(tmp_path):
     ("column", "expected"),
     [
         (
-            pyarrow.array([2**62 + 7, None], pyarrow.timestamp("us")),
-            "<value out of range: 4611686018427387911>",
+            pyarrow.array([FAR, None], US),
+            FAR_TEXT,
         ),
         (
             pyarrow.array([0, None], pyarrow.timestamp("s", "No/Where")),
@@ -67,6 +71,22 @@ def test_types_of_parquet(tmp_path):
         ),
         (pyarrow.array([2**62, None], pyarrow.duration("s")), str(2**62)),
         (pyarrow.array([b"\xff", None]), b"\xff"),
+        (pyarrow.array([[FAR], None], pyarrow.list_(US)), [FAR_TEXT]),
+        (
+            pyarrow.array([{"a": FAR}, None], pyarrow.struct([("a", US)])),
+            {"a": FAR_TEXT},
+        ),
+        (
+            pyarrow.array([[("k", FAR)], None], pyarrow.map_("string", US)),
+            {"k": FAR_TEXT},
+        ),
+        (
+            pyarrow.array(
+                [[([1], "a")], None],
+                pyarrow.map_(pyarrow.list_(pyarrow.int8()), "string"),
+            ),
+            [[["1"], "a"]],
+        ),
     ],
 )
 def test_what_python_has_no_value_for(tmp_path, column, expected):
@@ -293,6 +313,21 @@ def test_parts_whose_types_differ(tmp_path):
     write_parts(tmp_path, "dev", {"text": [1]}, {"text": [["b"]]})
     with pytest.raises(UserError, match="all parts with one schema"):
         read_parquet(f"{tmp_path}/dev-00000-of-00002.parquet")
+
+
+def test_parts_with_columns_in_another_order_and_encoding(tmp_path):
+    texts = pyarrow.array(["a"])
+    write_parts(
+        tmp_path,
+        "train",
+        {"text": texts.dictionary_encode(), "label": [1]},
+        {"label": [2], "text": texts},
+        {"label": [3], "text": texts.cast(pyarrow.string_view())},
+    )
+    table = read_parquet(f"{tmp_path}/train-00000-of-00003.parquet")
+    rows = [dict(row.values) for row in table.rows]
+    assert rows == [{"text": "a", "label": str(n)} for n in (1, 2, 3)]
+    assert table.schema.field("text").type == pyarrow.string()
 
 
 def test_columns_of_one_name(tmp_path):

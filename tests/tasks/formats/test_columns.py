@@ -10,10 +10,12 @@ from albert_tf.tasks.examples import Example
 from albert_tf.tasks.formats.choice_rows import choice_examples
 from albert_tf.tasks.formats.column_inference import infer_columns
 from albert_tf.tasks.formats.columns import (
+    multi_label_examples,
     text_examples,
 )
 from albert_tf.tasks.formats.entity_spans import entity_examples
 from albert_tf.tasks.formats.rows import read_rows
+from albert_tf.tasks.formats.word_lists import word_list_examples
 
 
 @pytest.fixture
@@ -431,6 +433,22 @@ def test_choices_in_a_list(lines):
     assert [e.choices for e in found] == [("a", "b")] * 2
 
 
+def test_blanks_of_a_question_stand_alone(lines):
+    """Any number of underscores is one blank; identifiers have others."""
+    value = {"context": "X", "choices": [r"\1", "b"], "label": 0}
+    for question, first in (
+        ("Is ___ so _?", r"Is \1 so \1?"),
+        ("my_var _", r"my_var \1"),
+        ("What is __init__?", r"What is __init__? \1"),
+    ):
+        (found,) = read_choices(
+            lines({**value, "question": question}),
+            *("context", ["choices"], "label"),
+            question=["question"],
+        )
+        assert found.choices[0] == first
+
+
 def test_choices_with_labels_of_their_own(lines):
     """The labels of some rows are numbers in the hub's ai2_arc."""
 
@@ -497,6 +515,7 @@ def test_choices_counted_from_one_are_no_bad_rows(lines):
             ":2: expected two choices .* as choices .*, got 1",
         ),
         ({"context": ["X"]}, ":2: expected a string as context"),
+        ({"choices": [" ", "b"]}, ":2: the right choice is empty"),
         ({"question": ...}, ":2: expected the column 'question', got context"),
     ],
 )
@@ -513,3 +532,20 @@ def test_choices_that_do_not_fit(lines, changes, message):
         label="label",
         question=["question"],
     )
+
+
+def test_a_label_that_no_file_can_hold_is_a_bad_row(lines):
+    half = json.loads('"\\ud83d"')
+    path = lines(
+        {"text": "a b", "label": half, "tags": ["O", half]}
+        | {"words": ["a", "b"], "entities": [[0, 1, half]]}
+    )
+    text, words = {"text": ["text"]}, {"words": ["words"]}
+    for read, roles in (
+        (text_examples, text | {"label": ["label"]}),
+        (multi_label_examples, text | {"labels": ["tags"]}),
+        (word_list_examples, words | {"tags": ["tags"]}),
+        (entity_examples, text | {"entities": ["entities"]}),
+    ):
+        with pytest.raises(UserError, match=r":1: half of a surrogate pair in"):
+            read(quiet(path), roles, True)

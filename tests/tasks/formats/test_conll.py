@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 
 from albert_tf.config import UserError
 from albert_tf.tasks.examples import WordsExample
-from albert_tf.tasks.formats.conll import read_conll
+from albert_tf.tasks.formats.conll import (
+    first_columns,
+    read_conll,
+    read_untagged,
+)
 
 
 def test_sentences(write):
@@ -255,3 +259,12 @@ def test_errors(write, content, columns, message):
         read_conll(path, **columns)
     assert str(raised.value).startswith(path)
     assert "\n" not in str(raised.value)
+
+
+def test_a_word_between_tabs_may_hold_blanks(write):
+    path = write("train.txt", "# id 9\nNew York\tB-LOC\n Ulm \t\tO\n")
+    (found,) = read_conll(path)
+    assert found == WordsExample(("New York", "Ulm"), ("B-LOC", "O"))
+    (untagged,) = read_untagged(path, 0, print)
+    assert untagged[1].words == found.words
+    assert first_columns(path) == ["New York", "B-LOC"]

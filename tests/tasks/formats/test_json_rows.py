@@ -25,7 +25,7 @@ def numbered(text):
 
 @settings(max_examples=40)
 @given(
-    st.lists(st.fixed_dictionaries({"a": VALUES}), min_size=1),
+    st.lists(st.fixed_dictionaries({"a": VALUES})),
     st.sampled_from([None, 0, 2]),
     st.booleans(),
 )
@@ -58,6 +58,13 @@ def test_arrays_that_cannot_be_read(text, message):
         list(json_rows.array_elements(numbered(text)))
 
 
+def test_a_number_of_very_many_digits_is_its_text():
+    number = "9" * 5000
+    found = json_rows.array_elements([("a:1", f'[{{"b": {number}}}]')])
+    (element,) = found
+    assert json_rows.json_record(element).values == {"b": number}
+
+
 def test_elements_of_one_line_are_numbered():
     found = json_rows.array_elements([("a:1", '[{"b": 1}, {"b": 2}]')])
     assert [place for place, _ in found] == [
@@ -66,7 +73,7 @@ def test_elements_of_one_line_are_numbered():
     ]
 
 
-@pytest.mark.parametrize("line", ["", "[1]", '["a"]', '{"a": [', "[]"])
+@pytest.mark.parametrize("line", ["", "[1]", '["a"]', '{"a": [', "[], 1"])
 def test_lines_that_start_no_array_of_objects(line):
     assert not json_rows.starts_array(line)
 

@@ -34,6 +34,12 @@ FORMS = [
     row("b", answers=NONE, is_impossible=True),
     row("c", is_impossible=None),
 ]
+# Numbers, as other programs write true and false.
+NUMBERS = [
+    row(is_impossible=0),
+    row("b", answers=NONE, is_impossible=1),
+    row("c", is_impossible=0.0),
+]
 
 
 def questions_at(path):
@@ -56,9 +62,10 @@ def test_lines_of_json(write, tmp_path):
     assert SQUAD.read(str(tmp_path), "dev", str) == questions_at(path)
 
 
+@pytest.mark.parametrize("rows", [FORMS, NUMBERS])
 @pytest.mark.parametrize("indent", [None, 1])
-def test_an_array(write, tmp_path, indent):
-    path = write("dev.json", json.dumps(FORMS, indent=indent))
+def test_an_array(write, tmp_path, indent, rows):
+    path = write("dev.json", json.dumps(rows, indent=indent))
     found = SQUAD.read(str(tmp_path), "dev", str)
     assert [dataclasses.replace(q, location="") for q in found] == [
         dataclasses.replace(q, location="") for q in questions_at(path)
@@ -118,6 +125,7 @@ def test_rows_without_ids_in_two_parts(tmp_path):
         ({"context": ["a"]}, "expected a string as context"),
         ({"context": None, "answers": NONE}, "the context is empty"),
         ({"is_impossible": True}, "is_impossible is true with 2 answers"),
+        ({"answers": ""}, "in .*'text': .* as 'answers', got \"\""),
     ],
 )
 def test_bad_rows(write, tmp_path, changes, message):

@@ -63,7 +63,7 @@ def test_files_in_the_order_of_their_numbers(folders):
     names = ["10", "9", "100", "2"]
     directory = folders(
         {f"high/{n}.txt": [article(f"high{n}.txt")] for n in names}
-        | {"high/readme.md": ["not read"]},
+        | {"high/readme.md": ["not read"], "high/._9.txt": ["of macOS"]},
     )
     found = read_race(directory, ("high",))
     assert [e.id for e in found] == [f"high{n}.txt-0" for n in (2, 9, 10, 100)]

@@ -17,6 +17,7 @@ from albert_tf.tasks.formats.tables import (
     DELIMITERS,
     decoded_lines,
     own_rows,
+    reading_command,
     stored_lines,
 )
 
@@ -373,3 +374,15 @@ def test_the_end_of_a_file_of_dos_is_none_of_its_rows(write):
 def test_lines_in_utf16_are_refused_by_that_name():
     with pytest.raises(UserError, match="iconv -f UTF-16 -t UTF-8"):
         list(decoded_lines("-", ["a\n".encode("utf-16")], ""))
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("-", "x"),
+        ("a b.csv", "x < 'a b.csv'"),
+        ("a.csv.ZST", "zstd -dc a.csv.ZST | x"),
+    ],
+)
+def test_a_command_gets_the_content_of_a_file(path, command):
+    assert reading_command("x", path) == command

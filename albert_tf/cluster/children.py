@@ -132,8 +132,10 @@ _PIPED = {
 
 def _show(process: subprocess.Popen, prefix: str) -> None:
     for line in process.stdout:
-        sys.stdout.write(f"{prefix}{line.rstrip()}\n")
-        sys.stdout.flush()
+        # A full disk or closed pipe: an undrained worker would hang.
+        with contextlib.suppress(OSError):
+            sys.stdout.write(f"{prefix}{line.rstrip()}\n")
+            sys.stdout.flush()
 
 
 def _wait(children: Children, grace_seconds: float) -> int:

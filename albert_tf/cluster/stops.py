@@ -26,7 +26,7 @@ def signals_to_handle() -> list[signal.Signals]:
 
 
 class RunStopped(Exception):
-    """A run ends before its last step, or with faults; one line says why."""
+    """A command ends early, or with faults; one line says why."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

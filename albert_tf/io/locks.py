@@ -74,6 +74,7 @@ def locked(path: str, hint: str, subject: str = "") -> Iterator[None]:
                 try:
                     # A full disk or a lost connection: the next may succeed.
                     with contextlib.suppress(OSError):
+                        _check_own(path, owner)
                         write(next(contents))
                 except _HeldError as error:
                     # The job ends at once: whatever it wrote now would be the
@@ -180,23 +181,25 @@ def _take_by_renewals(
         with files.naming(path, path), files.open(path, "wb") as file:
             file.write(content)
 
-    def renew(content: bytes) -> None:
-        found = _content_at(path)
-        holder, own = _holder(found), _holder(content.decode())
-        if holder and {**holder, "renewed": 0} != {**own, "renewed": 0}:
-            raise _HeldError(found)
-        write(content)
-
     write(content)
     time.sleep(_SETTLING_SECONDS)
     written = _content_at(path)
     if written != content.decode():
         raise _HeldError(written)
     try:
-        yield renew
+        yield write
     finally:
         with contextlib.suppress(OSError):
             files.remove(path)
+
+
+def _check_own(path: str, owner: dict) -> None:
+    """Raises _HeldError where another job has taken the lock over."""
+    # Opened anew: a network file system may keep an open file's old content.
+    found = _content_at(path)
+    holder = _holder(found)
+    if holder and not owner.items() <= holder.items():
+        raise _HeldError(found)
 
 
 def _wait_for_expiry(path: str, before: str) -> None:

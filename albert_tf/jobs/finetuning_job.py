@@ -1,5 +1,6 @@
 """What fine-tuning evaluates, saves, compares and reports on its way."""
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -16,6 +17,7 @@ from albert_tf.interchange.model_directory import (
     save_model_directory,
 )
 from albert_tf.interchange.model_files import TaskRecord
+from albert_tf.io import files
 from albert_tf.jobs.baseline_comparison import (
     compare_with_baseline,
     no_better_than_guessing,
@@ -34,7 +36,7 @@ from albert_tf.report.finetuning_page import (
     finetuning_page,
 )
 from albert_tf.report.page import Page
-from albert_tf.report.run_sections import write_report
+from albert_tf.report.run_sections import REPORT_FILE, write_report
 from albert_tf.rundir.run_directory import NUM_EXAMPLES
 from albert_tf.rundir.run_results import compared_step, write_comparison
 from albert_tf.tasks.base import Task
@@ -214,14 +216,23 @@ class FinetuningJob(Job):
     def conclude(self, step: int) -> None:
         """Compares the model with a simple one; writes report and card."""
         chief = is_chief(self.strategy)
+        report = os.path.join(self.run_dir, REPORT_FILE)
         if not self._last_scored:
-            # The run had ended before, perhaps without a comparison.
-            done = chief and compared_step(self.run_dir) == step
+            # The run had ended before, perhaps without comparison or report.
+            done = (
+                chief
+                and compared_step(self.run_dir) == step
+                and (self.report is None or files.isfile(report))
+            )
             if broadcast(self.strategy, float(done)):
                 return
         if self._scored_step != step:
             self._score(step)
         if chief:
+            if self.report is not None:
+                # That of a shorter run must not pass for this one's.
+                with contextlib.suppress(OSError):
+                    files.remove(report)
             self._compare(step)
             if self.report is not None:
                 load = functools.cache(

@@ -279,6 +279,11 @@ class _Pretraining(Job):
             self.log(warning)
         return metrics
 
+    def held_out_digest(self, step: int) -> str:
+        """Returns the fingerprint of the held-out shards of the phase."""
+        phase = self.phases[self.held_out.number(step - 1)]
+        return phase.held_out.fingerprint
+
     def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
         """Writes the model and its tokenizer."""
         save_model_directory(

@@ -153,7 +153,8 @@ class ShardSet(contextlib.AbstractContextManager):
         """Returns the records with these numbers, in their order.
 
         Raises:
-            OSError: if a bucket does not answer, or with other bytes.
+            OSError: if a shard cannot be read, or a bucket does not answer
+                or with other bytes; it names the file.
         """
         numbers = np.asarray(record_numbers, np.int64)
         shards = np.searchsorted(self._first, numbers, side="right") - 1
@@ -170,8 +171,12 @@ class ShardSet(contextlib.AbstractContextManager):
             descriptor = self._descriptors[shard]
             if descriptor is None:
                 without_copy.append((row, shard, offset, length))
-            else:
+                continue
+            try:
                 found[row] = os.pread(descriptor, length, offset)
+            except OSError as error:
+                error.filename = self._paths[shard]
+                raise
         if without_copy:
             rows, *where = zip(*without_copy, strict=True)
             for row, record in zip(rows, self._fetch(*where), strict=True):

@@ -24,7 +24,7 @@ from albert_tf.rundir.variables_file import (
 _NAME = re.compile(r"step-(\d+)")
 _DAMAGED = ".damaged"
 # Files of a run directory and of its checkpoints.
-_OF_A_RUN = re.compile(r"step-\d+|\w+\.jsonl?")
+_OF_A_RUN = re.compile(r"step-\d+|\w+\.(jsonl?|html|md)")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ A call makes a group of steps, up to `steps_per_loop` of them in one program.
 
 import math
 
-from albert_tf.cluster.distribution import is_chief
+from albert_tf.cluster.distribution import broadcast, is_chief
 from albert_tf.cluster.stragglers import Stragglers
 from albert_tf.rundir.run_results import is_better_evaluation
 from albert_tf.training.job import is_loss
@@ -66,10 +66,13 @@ def evaluate(state: RunState) -> bool:
     metric, best = job.best_metric, progress.best
     value = metrics[metric]
     # NaN: a correlation of constant predictions.
-    if math.isnan(value) or (
-        best
-        and not is_better_evaluation(metric, metrics, progress.best_evaluation)
-    ):
+    better = not math.isnan(value) and (
+        not best
+        or job.held_out_digest(step) != job.held_out_digest(int(best["step"]))
+        or is_better_evaluation(metric, metrics, progress.best_evaluation)
+    )
+    # Unlike machines may differ in the last digits.
+    if not broadcast(job.trainer.strategy, float(better)):
         progress.without_better += 1
         return False
     progress.without_better = 0

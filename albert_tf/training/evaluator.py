@@ -1,6 +1,7 @@
 """Evaluation and prediction steps over the replicas of a model."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,13 @@ def on_one_cpu(strategy: tf.distribute.Strategy) -> bool:
 
 
 class Evaluator:
-    """A model and its replicas; made in the strategy's scope."""
+    """A model and its replicas; made in the strategy's scope.
+
+    `evaluate` raises InputStalled where reading a batch takes longer than
+    `data_timeout_secs`.
+    """
+
+    data_timeout_secs = math.inf
 
     def __init__(
         self,
@@ -86,7 +93,9 @@ class Evaluator:
         num_steps = min(batches.num_steps, max_steps or batches.num_steps)
         means = RunningMeans()
         for step, batch in prefetch(
-            lambda step: (step, batches.batch(step, rows)), range(num_steps)
+            lambda step: (step, batches.batch(step, rows)),
+            range(num_steps),
+            timeout=self.data_timeout_secs,
         ):
             sums, arrays = self.evaluation_step(
                 batch, num_applications, with_outputs=with_outputs

@@ -101,13 +101,15 @@ class Job(abc.ABC):
                 self.log(initialize(model, self.initial))
             return model
 
-        return Trainer(
+        trainer = Trainer(
             build,
             self.training_loss,
             self.strategy,
             self.config.optimizer,
             self.config.training,
         )
+        trainer.data_timeout_secs = self.runtime.data_timeout_secs
+        return trainer
 
     @abc.abstractmethod
     def build_model(self, **options: Any) -> AlbertModel:
@@ -120,6 +122,13 @@ class Job(abc.ABC):
     @abc.abstractmethod
     def evaluate(self, step: int) -> dict[str, float]:
         """Returns the metrics on the held-out examples after a step."""
+
+    def held_out_digest(self, step: int) -> str:
+        """Returns the digest of the examples that `evaluate` has at a step.
+
+        Evaluations on different ones do not compare.
+        """
+        return ""
 
     @abc.abstractmethod
     def export(self, directory: str, evaluation: Mapping[str, float]) -> None:

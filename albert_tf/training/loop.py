@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 
 from albert_tf.cluster.distribution import (
+    all_gather,
     broadcast,
     is_alone,
     is_chief,
@@ -52,13 +53,14 @@ def train(job: Job) -> dict[str, float]:
             f"expected one of {', '.join(sorted(job.metric_names))}."
         )
 
-    # Builds the model: what does not fit it is found before the directory is
-    # claimed.
-    strategy, run_dir = job.trainer.strategy, job.run_dir
+    strategy, run_dir = job.strategy, job.run_dir
     changes: dict[str, list] = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(lost_workers(strategy))
         stack.enter_context(out_of_memory())
+        # Builds the model: what does not fit it is found before the directory
+        # is claimed.
+        loop = _Loop(job)
         if is_chief(strategy):
             stack.enter_context(locked(run_dir))
             # This comes after all other checks: a corrected command may use
@@ -71,7 +73,6 @@ def train(job: Job) -> dict[str, float]:
             remove_leftovers(run_dir)
             for name in (BEST_MODEL, MODEL):
                 recover_directory(os.path.join(run_dir, name))
-        loop = _Loop(job)
         stack.enter_context(loop.interruption.handled())
         stack.enter_context(contextlib.closing(loop))
         return loop.run(changes)
@@ -114,10 +115,18 @@ class _Loop:
         if state.take_best():
             # A run that was killed after its last checkpoint lacks it.
             state.save_model(MODEL, needed=True)
-            with self.trainer.averaged_weights():
+            with (
+                self.trainer.averaged_weights(),
+                self._reading("A batch of the held-out data"),
+            ):
                 self.job.conclude(state.step)
-        # A barrier: a worker that leaves early counts as lost.
-        broadcast(self.trainer.strategy, 0.0)
+        # A barrier: a worker that leaves early counts as lost. A signal since
+        # the last step is for the runs that follow this one, too.
+        received = float(self.interruption.received is not None)
+        if any(all_gather(self.trainer.strategy, received)):
+            raise self._stopped(
+                f"{self.job.run_dir} is complete; the same command goes on"
+            )
         return state.progress.evaluation
 
     def close(self) -> None:
@@ -200,18 +209,33 @@ class _Loop:
     def _next(self, source: Iterator) -> tuple[range, list[Batch]]:
         state = self.state
         begin = time.monotonic()
-        try:
-            item = next(source)
-        except InputStalled:
-            if self._stops_at_once():
+        with self._reading(f"The batch of step {state.step + 1}"):
+            try:
+                item = next(source)
+            except InputStalled:
+                if not self._stops_at_once():
+                    raise
                 if state.step not in state.checkpoints.steps():
                     state.save(needed=True)
                 raise self._stopped() from None
+        state.monitor.throughput.wait(time.monotonic() - begin)
+        return item
+
+    @contextlib.contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        """Ends the run where reading hangs or fails in the context.
+
+        Nothing is saved: a run that resumed from a step whose evaluation is
+        missing would leave it out.
+        """
+        try:
+            yield
+        except InputStalled:
             faulthandler.dump_traceback(all_threads=True)
             raise RunStopped(
-                f"The batch of step {state.step + 1} was not read within "
+                f"{what} was not read within "
                 f"{self.runtime.data_timeout_secs:g} seconds (see above where "
-                "it hangs): is the disk or the network of --train_data there? "
+                "it hangs): is the disk or the network of the data there? "
                 "Start the same command again.",
                 TEMPORARY_FAILURE,
             ) from None
@@ -219,13 +243,10 @@ class _Loop:
             if error.errno in LASTING:
                 raise
             raise RunStopped(
-                f"The batch of step {state.step + 1} cannot be read: "
-                f"{error.filename}: {error.strerror}. Start the same command "
-                "again.",
+                f"{what} cannot be read: {error.filename}: {error.strerror}. "
+                "Start the same command again.",
                 TEMPORARY_FAILURE,
             ) from None
-        state.monitor.throughput.wait(time.monotonic() - begin)
-        return item
 
     @contextlib.contextmanager
     def _compiling(self, step: int) -> Iterator[None]:
@@ -272,10 +293,12 @@ class _Loop:
 
     def _act(self, result: StepResult) -> None:
         """Does what is due after a step with this result."""
+        state = self.state
         if self._is_due(self.config.log_steps):
-            log_step(self.state, self.stragglers, result)
-        better = self._is_due(self.config.eval_steps) and evaluate(self.state)
-        finish_if_due(self.state)
+            log_step(state, self.stragglers, result)
+        with self._reading(f"A batch of the evaluation at step {state.step}"):
+            better = self._is_due(self.config.eval_steps) and evaluate(state)
+        finish_if_due(state)
         self._save_or_stop(better, bool(result.stop_requests))
 
     def _is_due(self, interval: int) -> bool:
@@ -298,12 +321,14 @@ class _Loop:
             broadcast(self.trainer.strategy, 0.0)
             raise self._stopped()
 
-    def _stopped(self) -> RunStopped:
+    def _stopped(self, done: str = "") -> RunStopped:
         received = self.interruption.received
         name = received.name if received else "Another worker's signal"
+        saved = (
+            f"saved at step {self.state.step}; the same command resumes the run"
+        )
         return RunStopped(
-            f"{name}: saved at step {self.state.step}; the same command "
-            "resumes the run.",
+            f"{name}: {done or saved}.",
             128 + (received or signal.SIGTERM),
         )
 

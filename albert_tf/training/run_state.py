@@ -53,6 +53,9 @@ class RunState:
         )
         self._failures = 0
         self.monitor: Monitor | None = None
+        if job.log is print:
+            # A closed pipe must not end the run, as by `print`.
+            job.log = self.log
         # All replicas count, as in the throughput that it is compared with.
         self._peak_flops = (
             _peak_flops(config.precision) * trainer.num_devices()
@@ -74,15 +77,9 @@ class RunState:
 
         `changes` are the chief's result of `claim`.
         """
-        run_dir, problems = self._run_dir, list[str]()
-        restored = None
-        if self._is_chief:
-            restored, problems = self.checkpoints.restore_latest()
-        restored = self._on_all_workers(restored)
-        self._set(restored)
+        run_dir = self._run_dir
+        restored = self._restore_latest()
         self._apply(changes, resumed=restored is not None)
-        for line in problems:
-            self.log(line)
         if self.progress.finished:
             self.log(
                 f"{run_dir} has been trained to its end, step {self.step}."
@@ -135,9 +132,17 @@ class RunState:
         return restored
 
     def roll_back(self) -> None:
-        """Restores the last checkpoint, and passes over the batches since."""
+        """Restores the last checkpoint, and passes over the batches since.
+
+        Raises:
+            UserError: when the checkpoints were removed, or none is good.
+        """
         bad_step, before = self.step, self.progress
-        self._set(self.checkpoints.restore(self.checkpoints.steps()[-1]))
+        if not self._restore_latest():
+            raise UserError(
+                f"{self.checkpoints.directory} has no checkpoint to roll back "
+                f"to from step {bad_step}: start the same command again."
+            )
         passed_over = bad_step - self.step
         self.progress.passed_over = before.passed_over + passed_over
         self.progress.roll_backs = before.roll_backs + 1
@@ -145,6 +150,20 @@ class RunState:
             f"Back to step {self.step}; the examples of the {passed_over} "
             f"steps up to {bad_step} are left out."
         )
+
+    def _restore_latest(self) -> Restored | None:
+        """Restores the chief's newest good checkpoint on all workers.
+
+        The others do not look for it: they may see an older directory.
+        """
+        restored, problems = None, list[str]()
+        if self._is_chief:
+            restored, problems = self.checkpoints.restore_latest()
+        restored = self._on_all_workers(restored)
+        self._set(restored)
+        for line in problems:
+            self.log(line)
+        return restored
 
     def save(self, *, best: bool = False, needed: bool = False) -> None:
         """Saves a checkpoint, if this is the chief."""

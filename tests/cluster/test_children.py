@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -51,6 +52,16 @@ def test_every_worker_knows_the_same_cluster_and_is_shown(cluster):
         tuple(config["cluster"]["worker"]) for config in configs.values()
     }
     assert len(set(workers)) == 3
+
+
+def test_a_worker_whose_output_cannot_be_shown_does_not_hang(
+    cluster, monkeypatch
+):
+    full = mock.Mock(**{"write.side_effect": OSError})
+    monkeypatch.setattr(sys, "stdout", full)
+    # More than a pipe holds.
+    script = "signal.alarm(10)\nif task: os.write(1, b'line\\n' * 100_000)"
+    assert cluster(script)[0] == 0
 
 
 @pytest.mark.slow

@@ -184,7 +184,6 @@ def test_a_job_that_died_elsewhere_is_taken_over(anywhere, quick):
     assert files.listdir(anywhere) == []
 
 
-@pytest.mark.parametrize("anywhere", WITHOUT_FLOCK, indirect=True)
 def test_a_job_whose_lock_was_taken_over_ends(
     anywhere, quick, monkeypatch, capfd
 ):

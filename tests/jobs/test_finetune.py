@@ -781,6 +781,25 @@ def test_an_extended_run_knows_its_best(
 
 
 @pytest.mark.slow
+def test_the_report_after_a_killed_extension_is_its_own(
+    data_dir, pretrained, tmp_path, monkeypatch
+):
+    report = tmp_path / "run/report.html"
+
+    def start(write, runtime=None):
+        monkeypatch.setattr(finetuning_job, "write_report", write)
+        changes = {"num_train_steps": 1, "report": [], "runtime": runtime}
+        run(data_dir, pretrained, tmp_path / "run", **changes)
+
+    start(lambda *_: report.write_text("of one step"))
+    longer = RuntimeConfig(extend_to_steps=2)
+    with pytest.raises(PowerCut):
+        start(mock.Mock(side_effect=PowerCut), longer)
+    start(lambda *_: report.write_text("of two steps"), longer)
+    assert report.read_text() == "of two steps"
+
+
+@pytest.mark.slow
 def test_a_damaged_checkpoint_of_the_best_leaves_the_model(
     unlearned, wrong_dir, pretrained, tmp_path, capsys
 ):

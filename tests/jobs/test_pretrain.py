@@ -24,7 +24,7 @@ from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.jobs.pretraining_phases import PretrainingShards
 from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training import loop, run_state
+from albert_tf.training import actions, loop, run_state
 from albert_tf.training.trainer import Trainer
 
 
@@ -82,6 +82,14 @@ def test_early_stopping_keeps_the_best(fake_run, tmp_path):
     assert len(lines_of(tmp_path / "run", "eval")) == 3
 
 
+def test_the_chief_decides_which_evaluation_is_the_best(
+    fake_run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(actions, "broadcast", lambda strategy, better: 0.0)
+    fake_run()
+    assert not (tmp_path / "run/best_model").exists()
+
+
 def test_a_metric_that_was_never_defined(
     fake_run, tmp_path, capsys, monkeypatch
 ):
@@ -122,6 +130,28 @@ def test_two_phases_in_one_run(small_config, shards_dir, tmp_path, monkeypatch):
     assert seen == [(8, step) for step in range(8)] + [
         (2, step) for step in range(4)
     ]
+
+
+def test_losses_on_other_held_out_text_do_not_compare(
+    small_config, shards_dir, sentences, tiny_directory, tmp_path, monkeypatch
+):
+    compile_nothing(monkeypatch)
+    found = pretrain.evaluate_pretraining()
+    losses = iter([1.0, 3.0, 2.0, 4.0])
+    monkeypatch.setattr(
+        pretrain,
+        "evaluate_pretraining",
+        lambda *_: found | {"loss": next(losses)},
+    )
+    documents = [sentences[n : n + 8] for n in range(0, 240, 8)]
+    other = build_shards(tmp_path, documents, tiny_directory)
+    run_pretraining(
+        override(small_config, {"phases": "6,6", "eval_steps": 3}),
+        PretrainingShards([shards_dir] * 2, [shards_dir, other]),
+        run_dir=str(tmp_path / "run"),
+    )
+    checkpoints = Checkpoints(str(tmp_path / "run/checkpoints"), {}, 2)
+    assert checkpoints.best_step() == 9
 
 
 def test_schedules_of_masking_apply_to_training_text_alone(

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -56,6 +57,15 @@ def test_records_are_read_by_number(directory):
         assert shards.read([]) == []
     with open_shards(str(directory), "eval") as shards:
         assert shards.read([1, 0]) == [b"held out", b""]
+
+
+def test_a_shard_that_cannot_be_read_is_named(directory, monkeypatch):
+    fail = mock.Mock(side_effect=OSError(errno.EIO, "Input/output error"))
+    with open_shards(directory, "train") as shards:
+        monkeypatch.setattr(os, "pread", fail)
+        with pytest.raises(OSError, match="Input/output error") as error:
+            shards.read([10])
+        assert shards.location(10) == f"{error.value.filename}, record 0"
 
 
 def test_shards_may_be_empty(tmp_path):

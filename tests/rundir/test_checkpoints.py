@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.config import UserError
 from albert_tf.io import files
-from albert_tf.rundir.checkpoints import Checkpoints
+from albert_tf.rundir.checkpoints import Checkpoints, remove_leftovers
 
 
 @pytest.fixture
@@ -322,6 +322,12 @@ def test_a_file_that_may_not_grow_is_a_failed_save(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert os.listdir(tmp_path) == ["step-1"]
     assert checkpoints.restore_latest()[0].step == 1
+
+
+def test_a_report_that_was_half_written_is_removed(tmp_path):
+    (tmp_path / "report.html.tmp-17").touch()
+    remove_leftovers(str(tmp_path))
+    assert os.listdir(tmp_path) == []
 
 
 def test_checkpoints_in_a_bucket(tmp_path, variables):

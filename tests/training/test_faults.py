@@ -7,14 +7,17 @@ import math
 import os
 import shutil
 import signal
+import sys
 import threading
 import zlib
 from unittest import mock
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from pretraining_runs import after_calls, contents, lines_of, terminate
 
+from albert_tf.cluster import distribution
 from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import RuntimeConfig, UserError
 from albert_tf.inputs import prefetch
@@ -147,6 +150,23 @@ def test_a_roll_back_skips_the_examples(
     assert last["records_crc32"] == digest
 
 
+def test_a_roll_back_passes_over_a_damaged_checkpoint(
+    fake_run, tmp_path, monkeypatch, capsys
+):
+    plain_save = Checkpoints.save
+
+    def save(self, step, state, **options):
+        plain_save(self, step, state, **options)
+        if step == 6:
+            (tmp_path / "run/checkpoints/step-6").write_bytes(b"damaged")
+
+    monkeypatch.setattr(Checkpoints, "save", save)
+    poison(monkeypatch, {6})
+    fake_run(on_nonfinite="rollback")
+    printed = capsys.readouterr().out
+    assert "run/checkpoints/step-6.damaged.\nBack to step 4; the" in printed
+
+
 @pytest.mark.parametrize(
     ("on_nonfinite", "message"),
     [
@@ -203,6 +223,29 @@ def test_a_signal_saves_at_the_next_step(
     assert logs[0].read_bytes() == logs[1].read_bytes()
 
 
+def test_a_signal_after_the_last_step_is_for_the_runs_that_follow(
+    fake_run, tmp_path, monkeypatch
+):
+    evaluate = pretrain.evaluate_pretraining
+
+    def signalled(trainer, source, max_steps, depth):
+        if len(lines_of(tmp_path / "run")) == 3:
+            terminate()
+        return evaluate()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain, "evaluate_pretraining", signalled)
+        with pytest.raises(RunStopped) as raised:
+            fake_run()
+    assert raised.value.exit_code == 143
+    assert str(raised.value) == (
+        f"SIGTERM: {tmp_path}/run is complete; the same command goes on."
+    )
+    before = contents(tmp_path / "run")
+    fake_run()
+    assert contents(tmp_path / "run") == before
+
+
 def test_a_run_in_a_thread_cannot_handle_signals(fake_run):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         assert pool.submit(fake_run).result()["loss"] == 1.0
@@ -252,6 +295,43 @@ def test_a_stalled_reader_ends_the_run(fake_run, monkeypatch, capfd):
     assert "in batch" in capfd.readouterr().err
 
 
+def test_a_stalled_evaluation_ends_the_run(fake_run, monkeypatch):
+    hold = threading.Event()
+
+    def evaluate(trainer, *_):
+        source = mock.Mock(batch_size=8, num_steps=1)
+        source.batch.side_effect = lambda *_: hold.wait(10)
+        return trainer.evaluate(source, mock.Mock())
+
+    monkeypatch.setattr(pretrain, "evaluate_pretraining", evaluate)
+    monkeypatch.setattr(prefetch, "_JOIN_SECONDS", 0.1)
+    message = "the evaluation at step 6 was not read within 1 s"
+    try:
+        with pytest.raises(RunStopped, match=message) as stopped:
+            fake_run(RuntimeConfig(data_timeout_secs=1.0))
+    finally:
+        hold.set()
+    assert stopped.value.exit_code == 75
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("evaluate", "A batch of the evaluation at step 6"),
+        ("conclude", "A batch of the held-out data"),
+    ],
+)
+def test_held_out_data_that_cannot_be_read_end_the_run(
+    fake_run, monkeypatch, name, what
+):
+    fail = mock.Mock(side_effect=OSError(errno.EIO, "no answer", "x"))
+    monkeypatch.setattr(pretrain._Pretraining, name, fail)
+    with pytest.raises(
+        RunStopped, match=f"{what} cannot be read: x: no answer"
+    ):
+        fake_run()
+
+
 def test_a_bucket_without_answer_ends_the_run(fake_run, monkeypatch):
     """The same command continues it."""
     fail = mock.Mock(side_effect=OSError(errno.EIO, "no answer", "s3://b/x"))
@@ -271,6 +351,25 @@ def test_a_shard_that_is_gone_is_no_reason_to_start_again(
     monkeypatch.setattr(SourceSchedule, "batch", gone)
     with pytest.raises(FileNotFoundError):
         fake_run()
+
+
+def test_a_worker_that_is_lost_while_the_model_is_built(fake_run, monkeypatch):
+    lost = tf.errors.UnavailableError(None, None, "Connection reset")
+    fail = mock.Mock(side_effect=lost)
+    monkeypatch.setattr(pretrain, "AlbertForPretraining", fail)
+    monkeypatch.setattr(distribution, "is_alone", lambda strategy: False)
+    monkeypatch.setattr(distribution, "start_watchdog", mock.Mock())
+    with pytest.raises(RunStopped, match="a worker was lost") as stopped:
+        fake_run()
+    assert stopped.value.exit_code == 75
+
+
+def test_a_closed_pipe_does_not_end_a_run(fake_run, monkeypatch):
+    warning = mock.Mock(return_value="It does not learn.")
+    monkeypatch.setattr(pretrain, "no_learning_warning", warning)
+    closed = mock.Mock(**{"write.side_effect": BrokenPipeError})
+    monkeypatch.setattr(sys, "stdout", closed)
+    assert fake_run()
 
 
 def full_disk():

@@ -112,7 +112,7 @@ def main() -> None:
             normalized(FLAGS.additional_input),
             normalized(FLAGS.domain_input),
         ),
-        [_task(text) for text in FLAGS.task_data],
+        _tasks(),
     )
     seeds = range(1, FLAGS.num_seeds + 1)
     results = {}
@@ -134,6 +134,17 @@ def main() -> None:
     else:
         _run(results, ledger, planner)
     _write(results, ledger)
+
+
+def _tasks() -> list[TaskData]:
+    tasks = [_task(text) for text in FLAGS.task_data]
+    for title, number in Counter(task.title for task in tasks).items():
+        require(
+            number == 1,
+            f"--task_data: {number} tasks are called {title}; the report has "
+            "one of a name, which of your own tasks is their directory's.",
+        )
+    return tasks
 
 
 def _task(text: str) -> TaskData:
@@ -266,12 +277,13 @@ def _run(
         f"--table={','.join(FLAGS.table)}",
         dict.fromkeys(p for unit in units for p in KINDS[unit.kind].packages),
     )
+    pretrain_flags = _pretrain_flags()
     _check_records(results, ledger, [planner.vocabulary])
     if any(ledger.entry(unit) is None for unit in in_order(units)):
         _check_paths()
     try:
         _check_domain(units, ledger)
-        run_units(units, ledger, FLAGS.processes, _log, _pretrain_flags())
+        run_units(units, ledger, FLAGS.processes, _log, pretrain_flags)
     except UnitError as error:
         sys.exit(error.status)
 

@@ -18,13 +18,14 @@ from albert_tf.rundir.run_results import (
     run_directories,
     title,
 )
+from albert_tf.tasks.kinds.base import guess_of
 from bin import command_line
 
 FLAGS = flags.FLAGS
 
-# Prefix of a baseline's name -> its prediction.
+# Prefix of a baseline's name -> its prediction; "": `guess_of` has it.
 _BASELINES = {
-    "majority_class_": "majority class",
+    "majority_class_": "",
     "mean_guess_": "the mean",
     "tfidf_": "TF-IDF",
     "nearby_words_": "linear model",
@@ -70,6 +71,7 @@ def _pretraining_rows(evaluation: dict[str, float]) -> list[list[str]]:
 
 def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
     rows = []
+    guess = guess_of(evaluation).removeprefix("the ")
     for name in evaluation:
         # MNLI has the loss of its mismatched examples too.
         if name in NO_METRICS or name.split("_")[0] == "loss":
@@ -79,7 +81,7 @@ def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
         # best_f1 of SQuAD 2.0.
         seen = "has seen the answers" if name.startswith("best_") else "-"
         beside = [
-            [_shown(evaluation, baseline), prediction]
+            [_shown(evaluation, baseline), prediction or guess]
             for prefix, prediction in _BASELINES.items()
             if (baseline := f"{prefix}{name}") in evaluation
         ]

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -134,7 +134,7 @@ def report(
         "Tables, measured",
         [
             Paragraph(caption),
-            Paragraph(_circumstances(ledger, _names_of_units(results))),
+            Paragraph(_circumstances(_entries(ledger, results))),
             Paragraph(
                 "Measured scores are medians over the seeds in per cent, with "
                 "the range in brackets. A model whose masked-LM accuracy is "
@@ -149,18 +149,21 @@ def report(
             ),
         ],
         [
-            _section(name, found, _place(found, caption, ledger))
+            _section(name, found, _place(name, found, caption, ledger))
             for name, found in results.items()
         ],
     )
 
 
-def _place(results: TableResults, caption: str, ledger: Ledger) -> str:
+def _place(
+    name: str, results: TableResults, caption: str, ledger: Ledger
+) -> str:
     """Returns scale and machine for every caption, since figures go alone."""
     scale = caption.partition(". ")[0].rstrip(".")
     if any(row.own for row in results.table.rows):
         scale = "Each row has settings of its own (results.jsonl)"
-    return f"{'; '.join(filter(None, (scale, _computers(ledger))))}."
+    computers = _computers(_entries(ledger, {name: results}))
+    return f"{'; '.join(filter(None, (scale, computers)))}."
 
 
 def _expected_by_chance(results: Mapping[str, TableResults]) -> str:
@@ -179,14 +182,13 @@ def _expected_by_chance(results: Mapping[str, TableResults]) -> str:
     )
 
 
-def _computers(ledger: Ledger) -> str:
+def _computers(entries: Sequence[Mapping[str, Any]]) -> str:
     """Returns the processors of the jobs; empty before any has ended."""
-    entries = list(ledger.entries())
     if not entries:
         return ""
     processors = sorted({entry["processor"] for entry in entries})
-    # Earlier versions have one core for each job, and no flags.
-    cores = sorted({entry.get("cores") or 1 for entry in entries})
+    # Earlier versions have no flags.
+    cores = sorted(set(map(_cores, entries)))
     flags = sorted({" ".join(e.get("pretrain_flags", [])) for e in entries})
     number = "one core" if cores == [1] else f"{cores[-1]} cores at most"
     return (
@@ -195,25 +197,36 @@ def _computers(ledger: Ledger) -> str:
     )
 
 
-def _names_of_units(results: Mapping[str, TableResults]) -> set[str]:
+def _cores(entry: Mapping[str, Any]) -> int:
+    # Earlier versions have one core for each job.
+    return entry.get("cores") or 1
+
+
+def _entries(
+    ledger: Ledger, results: Mapping[str, TableResults]
+) -> list[dict[str, Any]]:
+    """Returns what is recorded of the tables' units, in its order."""
     cells = [cell for found in results.values() for cell in found.cells]
     units = in_order([unit for cell in cells for unit in cell.units])
-    return {unit.name for unit in units}
+    names = {unit.name for unit in units}
+    return [entry for entry in ledger.entries() if entry["unit"] in names]
 
 
-def _circumstances(ledger: Ledger, units: Container[str]) -> str:
+def _circumstances(entries: Sequence[Mapping[str, Any]]) -> str:
     """Returns the processors, hours and versions of the tables' units."""
-    entries = [e for e in ledger.entries() if e["unit"] in units]
     if not entries:
         return "Nothing has been computed yet."
-    hours = sum(entry["seconds"] for entry in entries) / 3600
-    versions = entries[-1]["versions"].items()
+    hours = sum(e["seconds"] * _cores(e) for e in entries) / 3600
+    versions: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        for name, version in entry["versions"].items():
+            versions.setdefault(name, {})[version] = None
+    used = [f"{name} {' and '.join(own)}" for name, own in versions.items()]
     return (
-        f"Computed on {_computers(ledger)}, beside other work, so that "
+        f"Computed on {_computers(entries)}, beside other work, so that "
         "minutes and rates are no measurement: "
         f"{hours:.1f} hours of a core in all, in which of a job that was "
-        "killed only the last part counts. Versions: "
-        f"{', '.join(f'{name} {version}' for name, version in versions)}."
+        f"killed only the last part counts. Versions: {', '.join(used)}."
     )
 
 
@@ -265,15 +278,30 @@ def _numbers(results: TableResults) -> Table:
                 *(row.name, _state(results, row.name), parameters),
                 _minutes(results.minutes(row.name)),
                 *speeds * has_rates,
-                *(_median(results.values(row.name, c), c) for c in columns),
+                *(_score(results, row.name, column) for column in columns),
             ]
         )
-    baselines = [results.baseline(column) for column in columns]
-    if any(baselines):
-        scores = [_median([b] if b else [], "") for b in baselines]
-        empty = [""] * (len(header) - len(scores) - 1)
-        content.append(["TF-IDF with a linear model", *empty, *scores])
+    content += _simple_models(results, len(header))
     return Table(header, content, _measured(results))
+
+
+def _score(results: TableResults, name: str, column: str) -> str:
+    """Returns a row's median, and the number of seeds that have none."""
+    text = _median(results.values(name, column), column)
+    if missing := results.undefined(name, column):
+        text += f"{', ' * bool(text)}not defined in {missing}"
+    return text
+
+
+def _simple_models(results: TableResults, width: int) -> list[list[str]]:
+    """Returns the row of the tasks' simple models, if any is recorded."""
+    found = [results.baseline(column) for column in results.columns]
+    titles = {simple[0] for simple in found if simple}
+    if not titles:
+        return []
+    title = titles.pop() if len(titles) == 1 else "simple model of the task"
+    scores = [_median([simple[1]], "") if simple else "" for simple in found]
+    return [[title, *[""] * (width - len(scores) - 1), *scores]]
 
 
 def _measured(results: TableResults) -> str:
@@ -392,6 +420,8 @@ def verdict(finding: Finding) -> str:
         return finding.problem
     if len(finding.differences) < 2:
         return "one seed cannot tell"
+    if math.isnan(finding.p_value):
+        return "all seeds differ by the same, which gives no test"
     if finding.p_value < _SIGNIFICANT:
         return "shows"
     if finding.p_value > 1 - _SIGNIFICANT:
@@ -443,10 +473,10 @@ def _leads(results: TableResults) -> list[Part]:
         seeds = first.keys() & second.keys()
         for work, label in _WORK.items() if seeds else ():
             leads = [lead(first[s], second[s], work) for s in seeds]
-            share, least, last = np.median(leads, axis=0)
-            reached = f"{share:.0%}" if math.isfinite(share) else "never"
-            leader = [row.equal_work, row.name, label, reached]
-            content.append([*leader, f"{least:+.3f}", f"{last:+.3f}"])
+            shares, least, last = zip(*leads, strict=True)
+            leader = [row.equal_work, row.name, label, _reached(shares)]
+            medians = [f"{np.median(nats):+.3f}" for nats in (least, last)]
+            content.append([*leader, *medians])
     if not content:
         return []
     header = ["row", "against", "at equal", "best loss reached after"]
@@ -456,6 +486,15 @@ def _leads(results: TableResults) -> list[Part]:
         "nats it is below, at the least and at the end."
     )
     return [Table([*header, "least lead", "last lead"], content, caption)]
+
+
+def _reached(shares: Sequence[float]) -> str:
+    """Returns the median of finite shares, and of how many seeds it is."""
+    finite = [share for share in shares if math.isfinite(share)]
+    if not finite:
+        return "never"
+    some = f" ({len(finite)} of {len(shares)} seeds)"
+    return f"{np.median(finite):.0%}{some * (len(finite) < len(shares))}"
 
 
 def _early_exits(results: TableResults) -> list[Part]:

@@ -9,6 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf.modeling.accounting import with_pretraining_heads
+from albert_tf.tasks.baselines.table import baseline_of
+from albert_tf.tasks.catalog import TASKS as CATALOG
+from albert_tf.tasks.kinds.base import Kind
+from albert_tf.tasks.kinds.question_answering import Spans
 from experiments.curves import Curve, curve
 from experiments.ledger import DIVERGED, FINISHED, Ledger
 from experiments.plan import Cell
@@ -41,6 +45,7 @@ _WHOLE = 0.8
 # A tenth of the masked tokens stays what it was (paper, section 4.1).
 _KEPT = 0.1
 _MASKED = 0.8
+_RATES_DIFFER = "rates of fine-tuning differ"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +54,7 @@ class CellScores:
 
     Attributes:
         status: of its pretraining, as in the ledger; "": not ended.
-        scores: by column.
+        scores: by column, shares but for losses; NaN: not defined.
         learned: whether its masked-LM accuracy is that of a model that reads.
         rates: the learning rate of fine-tuning by task, where it is recorded.
     """
@@ -81,7 +86,8 @@ def cell_scores(cell: Cell, ledger: Ledger) -> CellScores:
     tasks, rates = {}, {}
     for title, unit in cell.tasks.items():
         if found := ledger.figures(unit):
-            tasks[title] = found["evaluation"][found["metric"]]
+            score = found["evaluation"][found["metric"]]
+            tasks[title] = _share(unit, score)
             rates[title] = found.get("learning_rate", math.nan)
     scores |= tasks
     if tasks and len(tasks) == len(cell.tasks):
@@ -89,6 +95,18 @@ def cell_scores(cell: Cell, ledger: Ledger) -> CellScores:
     guessing = _KEPT + _MASKED * evaluation["most_frequent_token_accuracy"]
     learned = accuracy > guessing + LEARNED_MARGIN
     return CellScores(entry["status"], scores, learned, rates)
+
+
+def _task_kind(finetuning: Unit) -> Kind:
+    return CATALOG[finetuning.settings["task"]].kind
+
+
+def _share(finetuning: Unit, score: float | None) -> float:
+    """Returns a score of a task as a share; NaN where it is not defined."""
+    if score is None:
+        return math.nan
+    # The metrics of SQuAD are in per cent.
+    return score / 100 if isinstance(_task_kind(finetuning), Spans) else score
 
 
 def _sentence_accuracy(evaluation: Mapping[str, float]) -> dict[str, float]:
@@ -112,9 +130,10 @@ class Finding:
     """A claim on one column.
 
     Attributes:
-        differences: the claim's sum for each seed that has all its rows.
+        differences: the claim's sum for each seed that has all its rows, and
+            one rate of fine-tuning if any seed has.
         p_value: one-sided, of a t-test that the mean is 0 (equal seeds are
-            pairs); NaN for fewer than two seeds.
+            pairs); NaN for fewer than two seeds, or without any variance.
         problem: why its rows cannot be compared; empty: they can.
     """
 
@@ -192,8 +211,14 @@ class TableResults:
 
     def values(self, name: str, column: str) -> list[float]:
         """Returns a row's scores in a column, of the seeds that have one."""
+        found = [c.scores.get(column, math.nan) for c in self.of_row(name)]
+        return [score for score in found if not math.isnan(score)]
+
+    def undefined(self, name: str, column: str) -> int:
+        """Returns the number of a row's seeds whose score is not defined."""
         found = [cell.scores for cell in self.of_row(name)]
-        return [scores[column] for scores in found if column in scores]
+        measured = sum(column in scores for scores in found)
+        return measured - len(self.values(name, column))
 
     def pretraining(self, name: str) -> list[Figures]:
         """Returns the figures of a row's pretraining, seed by seed."""
@@ -295,30 +320,40 @@ class TableResults:
         """Returns the claim's sum for every seed that has all its scores."""
         weights = list(claim.weights.values())
         sign = -1 if is_loss(column) else 1
-        differences, problems = [], []
+        found: list[tuple[float, str]] = []
         for seed in dict.fromkeys(seed for _, seed in self.scores):
             cells = [self.scores.get((name, seed)) for name in claim.weights]
-            present = [c for c in cells if c and column in c.scores]
+            present = [
+                c
+                for c in cells
+                if c and not math.isnan(c.scores.get(column, math.nan))
+            ]
             if len(present) == len(cells):
                 scores = [cell.scores[column] for cell in present]
-                differences.append(sign * float(np.dot(weights, scores)))
-                problems.append(_problem(present, column))
+                difference = sign * float(np.dot(weights, scores))
+                # The last bits of a float are no difference of seeds.
+                found.append((round(difference, 9), _problem(present, column)))
+        of_one_rate = [one for one in found if one[1] != _RATES_DIFFER]
+        found = of_one_rate or found
+        differences = [difference for difference, _ in found]
         return Finding(
             claim,
             column,
             differences,
             _p_value(differences),
-            next(filter(None, problems), ""),
+            next((problem for _, problem in found if problem), ""),
         )
 
-    def baseline(self, column: str) -> float | None:
-        """Returns a task's score of TF-IDF with a linear model, if recorded."""
-        for found in filter(
-            None, map(self.ledger.figures, self._tasks(column))
-        ):
-            scores = found.get("baseline", {})
-            if score := scores.get(f"tfidf_{found['metric']}"):
-                return score
+    def baseline(self, column: str) -> tuple[str, float] | None:
+        """Returns the title of a task's simple model and its score, if any."""
+        for unit in self._tasks(column):
+            found = self.ledger.figures(unit)
+            simple = baseline_of(_task_kind(unit))
+            if found and simple:
+                scores = found.get("baseline", {})
+                score = scores.get(f"{simple.prefix}{found['metric']}")
+                if score is not None:
+                    return simple.title, _share(unit, score)
         return None
 
     def metric(self, column: str) -> str:
@@ -353,7 +388,7 @@ def _problem(cells: Sequence[CellScores], column: str) -> str:
         rates = {cell.rates.get(task, math.nan) for cell in cells}
         known = {rate for rate in rates if not math.isnan(rate)}
         if column in (task, TASKS) and len(known) > 1:
-            return "rates of fine-tuning differ"
+            return _RATES_DIFFER
     return ""
 
 

@@ -5,11 +5,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from albert_tf.config import ModelConfig
+from albert_tf.config import ModelConfig, shown_metric
 from albert_tf.rundir.run_results import is_better
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of
-from albert_tf.tasks.kinds.base import ScoredExamples
+from albert_tf.tasks.kinds.base import ScoredExamples, guess_of
 from albert_tf.tasks.metrics.bootstrap import paired_interval
 from albert_tf.tasks.recipes import PAPER_WIDTH
 from albert_tf.training.job import MARGIN_ABOVE_BASELINE
@@ -85,6 +85,8 @@ class Comparison:
     def _number(self, value: float) -> str:
         if self._in_percent:
             return f"{100 * value:.1f}"
+        if "error" in self.metric.split("_"):
+            return shown_metric(value)
         # The metrics of SQuAD are in percent.
         return f"{value:.1f}" if self.baseline >= 2 else f"{value:.3f}"
 
@@ -208,11 +210,19 @@ def _others_below_guessing(
     """Returns a warning of each other metric that guessing exceeds."""
     guesses = {name: f"majority_class_{name}" for name in metrics}
     return [
-        f"WARNING: {name} is {metrics[name]:.4g}, less than always answering "
-        f"the most frequent class has ({metrics[guess]:.4g})."
+        f"WARNING: {name} is {metrics[name]:.4g}, less than always predicting "
+        f"{guess_of(metrics)} has ({metrics[guess]:.4g})."
         for name, guess in guesses.items()
         if name != compared and metrics[name] < metrics.get(guess, -math.inf)
     ]
+
+
+def margin_above(baseline: float, best: float = 1.0) -> float:
+    """Returns how far above guessing a metric says that a model has learned.
+
+    Less where guessing is nearly `best`: a model without an error has learned.
+    """
+    return MARGIN_ABOVE_BASELINE * min(best, 2 * (best - baseline))
 
 
 def no_better_than_guessing(
@@ -220,11 +230,11 @@ def no_better_than_guessing(
 ) -> str:
     """Returns a comparison with the same answer for all; "" if better.
 
-    A metric of up to MARGIN_ABOVE_BASELINE above it is not.
+    A metric of up to `margin_above` it is not.
     """
     squared_error = "mean_squared_error"
     for name, prefix, guess in (
-        (best_metric, "majority_class_", "the most frequent class"),
+        (best_metric, "majority_class_", guess_of(metrics)),
         (squared_error, "mean_guess_", "the mean"),
     ):
         baseline = metrics.get(f"{prefix}{name}")
@@ -241,11 +251,13 @@ def no_better_than_guessing(
         if name == squared_error:
             better, degree = value < baseline, "no"
         else:
-            better = value > baseline + MARGIN_ABOVE_BASELINE
+            # The metrics of SQuAD are in percent.
+            best = 100.0 if "majority_class_exact" in metrics else 1.0
+            better = value > baseline + margin_above(baseline, best)
             degree = "hardly" if value > baseline else "no"
         if not better:
             return (
-                f"{name} is {value:.4g}, and always answering {guess} has "
+                f"{name} is {value:.4g}, and always predicting {guess} has "
                 f"{baseline:.4g}: {degree} better than guessing"
             )
     return ""

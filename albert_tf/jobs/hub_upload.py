@@ -15,17 +15,31 @@ from albert_tf.interchange.model_card import (
     is_unedited,
     model_card,
 )
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    find_initial_weights,
+)
 from albert_tf.io import files, hub
 from albert_tf.jobs.run_card import facts_of_run
+from albert_tf.modeling.weights import adapters
 from albert_tf.rundir import run_results
 
+# Formats that round weights.
+_QUANTIZED = ("litert_int8",)
 # Weights of a model that is replaced, in formats that are not written here.
 _OTHER_WEIGHTS = (
     "pytorch_model*.bin",
+    "pytorch_model.bin.index.json",
     "tf_model*.h5",
     "flax_model*.msgpack",
     "model.safetensors.index.json",
     "model-*-of-*.safetensors",
+    # transformers adds adapters to the model beside them.
+    adapters.CONFIG_FILE,
+    "adapter_model.*",
+    # The name of a directory alone matches no file.
+    "1_Pooling/*",
+    "assets/tokenizer/*",
 )
 
 
@@ -67,6 +81,8 @@ def push_to_hub(
     model = hub.parse(to)
     loaded = converted(from_path, to_format, log=log, **conversion)
     facts = {"name": model.repository, **_facts_of_run(from_path)}
+    if not _is_the_source(from_path, loaded, to_format, conversion):
+        facts.pop("metrics", None)
     facts |= {"library": FORMATS[to_format].hub_library, **(card_facts or {})}
     kind = type(loaded.model).__name__
     with tempfile.TemporaryDirectory() as parent:
@@ -92,6 +108,22 @@ def push_to_hub(
     return address
 
 
+def _is_the_source(
+    path: str,
+    loaded: LoadedModel,
+    to_format: str,
+    conversion: Mapping[str, Any],
+) -> bool:
+    """Returns whether a converted model predicts what its source does."""
+    kinds = find_initial_weights(path).description.kinds
+    return (
+        type(loaded.model).__name__ in kinds
+        and to_format not in _QUANTIZED
+        and not conversion.get("changes")
+        and not conversion.get("tokenizer")
+    )
+
+
 def _own_notes(directory: str) -> str:
     """Returns the text of the format's own README.md, without its YAML."""
     path = os.path.join(directory, CARD_FILE)
@@ -110,7 +142,8 @@ def _check(
         f"{model} exists and is public, so the upload would not be private; "
         "make it private in its settings, or choose another name.",
     )
-    held = sorted(REPLACEABLE.intersection(found.names) - {CARD_FILE})
+    names = REPLACEABLE | {adapters.CONFIG_FILE}
+    held = sorted(names.intersection(found.names) - {CARD_FILE})
     require(
         overwrite or not held,
         f"{model} holds {listed(held)} already; --overwrite replaces "

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 
 from albert_tf.config import PretrainConfig, sharing_plan
+from albert_tf.jobs.baseline_comparison import margin_above
 from albert_tf.records.sentence_objectives import pretraining_loss_terms
-from albert_tf.training.job import MARGIN_ABOVE_BASELINE
 
 # Shares of the way from the baseline to no errors at all.
 _HARDLY, _IN_PART = 0.1, 0.5
@@ -68,7 +68,7 @@ def no_learning_warning(
 def _degree(accuracy: float, baseline: float) -> str:
     if baseline == 1.0:
         return "not measured, since all labels are alike"
-    if accuracy <= baseline + MARGIN_ABOVE_BASELINE:
+    if accuracy <= baseline + margin_above(baseline):
         return "not learned"
     share = (accuracy - baseline) / (1.0 - baseline)
     if share < _HARDLY:

@@ -69,7 +69,7 @@ def _duplicates(
     kind: Kind, train: Sequence[Any], held_out: Sequence[Any], split: str
 ) -> Paragraph:
     line = duplicates_line(kind, train, held_out, split)
-    none = f"No text of {split} is among those of training."
+    none = f"No example of {split} has all the texts of a training example."
     return Paragraph(line or none)
 
 

@@ -36,7 +36,7 @@ from albert_tf.rundir.run_results import read_comparison, result
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.baselines.table import baseline_of
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds.base import Prediction, ScoredExamples
+from albert_tf.tasks.kinds.base import Prediction, ScoredExamples, guess_of
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.metrics.bootstrap import paired_interval
 
@@ -172,7 +172,7 @@ def _results_table(
         values = evaluation.get(name), other, guess
         rows.append([name, *(_shown(name, value) for value in values)])
     title = baseline.title if baseline else "simple model"
-    caption = "same answer: the most frequent class, or the mean, for all."
+    caption = f"same answer: {guess_of(evaluation)} for all."
     table = Table(["on dev", "model", title, "same answer"], rows, caption)
     return without_empty_columns(table)
 

@@ -241,12 +241,10 @@ def _markdown_part(part: Part, save: Callable[[str, bytes], str]) -> str:
     match part:
         case Paragraph(text):
             return text
-        case Code(text):
-            return f"```\n{text}\n```"
         case Table(columns, rows, caption):
             table = markdown_table(columns, rows, _are_numbers(part))
             return f"{caption}\n\n{table}" if caption else table
         case Figure(png, caption, name):
             return f"![{caption}]({save(name, png)})\n\n{caption}"
-        case MarkedText(words):
-            return " ".join(f"{word} ({weight:+.2f})" for word, weight in words)
+        case _:
+            raise TypeError(f"{type(part).__name__} has no form in Markdown.")

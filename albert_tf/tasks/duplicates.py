@@ -15,7 +15,8 @@ def duplicates(
 ) -> list[tuple[Any, Any]]:
     """Returns held-out examples whose texts are in training, each with one.
 
-    Texts are equal that differ in case or white space alone.
+    Texts are equal that differ in case or white space alone. Their order does
+    not matter, nor does it where dev examples are held out (splits.py).
     """
     known = {_normalised(kind, example): example for example in train}
     pairs = ((each, known.get(_normalised(kind, each))) for each in held_out)
@@ -23,9 +24,8 @@ def duplicates(
 
 
 def _normalised(kind: Kind, example: Any) -> tuple[str, ...]:
-    return tuple(
-        " ".join(text.casefold().split()) for text in kind.texts(example)
-    )
+    texts = kind.texts(example)
+    return tuple(sorted(" ".join(text.casefold().split()) for text in texts))
 
 
 def duplicates_line(
@@ -39,8 +39,8 @@ def duplicates_line(
     named = listed(twins, _MAX_NAMED, longest=None)
     return (
         f"WARNING: {len(found)} of {len(held_out)} {split} examples "
-        f"({len(found) / len(held_out):.1%}) have a text that training "
-        "has too, up to case and white space; the results on them say "
+        f"({len(found) / len(held_out):.1%}) have all the texts of a training "
+        "example, up to order, case and white space; the results on them say "
         f"nothing about new texts. {named}."
     )
 

@@ -137,7 +137,7 @@ def test_flags_of_bin_pretrain_are_passed_to_it(tmp_path):
         *("--strategy=mirrored", "--precision=bfloat16", "--xla=True")
     ]
     done = reproduce(tmp_path, "--table=depth", "--micro_batch_size=-1")
-    assert "micro_batch_size=-1 must be" in done.error
+    assert "micro_batch_size=-1 is below the minimum" in done.error
 
 
 def reproduce(tmp_path, *flags):
@@ -297,6 +297,10 @@ def test_estimates_are_printed_without_a_run(tmp_path):
         (
             ["--table=depth", "--task_data=SST2:."],
             "task='SST2' is not one of ",
+        ),
+        (
+            ["--table=depth", "--task_data=classification:a/x,multilabel:b/x"],
+            "--task_data: 2 tasks are called x; the report has one of a name",
         ),
         (["--table=depth"], "The input 'books' does not exist."),
         (

@@ -1,6 +1,7 @@
 """Scores, claims and the report, from a ledger that the test writes."""
 
 import dataclasses
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,7 +10,13 @@ from scipy import stats
 from albert_tf.report.page import to_html, to_markdown
 from experiments.ledger import DIVERGED, FINISHED, Ledger
 from experiments.plan import Planner, TaskData, Text
-from experiments.report import report, verdict
+from experiments.report import (
+    _circumstances,
+    _entries,
+    _reached,
+    report,
+    verdict,
+)
 from experiments.results import Finding, TableResults
 from experiments.scales import SCALES
 from experiments.tables import TABLES, Claim
@@ -173,7 +180,79 @@ def test_each_seed_may_have_a_rate_of_its_own(tmp_path):
         }
         ledger.record(cell.tasks["MRPC"], FINISHED, figures, 30.0)
     results = TableResults(TABLES["groups"], cells, ledger)
-    assert verdict(finding(results, "More", "MRPC")) == "cannot be told"
+    assert not finding(results, "More", "MRPC").problem
+
+
+def groups_with(tmp_path, task, figures_of):
+    """Table groups, fine-tuned on one task with these figures by cell."""
+    ledger = Ledger(str(tmp_path))
+    planner = Planner(SCALES["tiny"], Text("books"), [TaskData(task, "data")])
+    cells = planner.cells(TABLES["groups"], (1, 2, 3))
+    for cell in cells:
+        record_pretraining(ledger, cell, 0.3)
+        figures = figures_of(cell)
+        ledger.record(cell.tasks[task], FINISHED, figures, 30.0)
+    return TableResults(TABLES["groups"], cells, ledger)
+
+
+def test_a_seed_whose_rates_differ_is_left_out(tmp_path):
+    def figures(cell):
+        is_other = (cell.row.name, cell.seed) == ("groups=12", 2)
+        return {
+            "evaluation": {"f1": 0.6 + 0.01 * cell.seed * is_other},
+            "metric": "f1",
+            "learning_rate": 1e-4 if is_other else 2e-4,
+        }
+
+    results = groups_with(tmp_path, "MRPC", figures)
+    found = finding(results, "More", "MRPC")
+    assert (found.differences, found.problem) == ([0.0, 0.0], "")
+
+
+def test_squad_is_shown_in_per_cent(tmp_path):
+    def figures(cell):
+        return {
+            "evaluation": {"f1": 81.2},
+            "metric": "f1",
+            "baseline": {"tfidf_f1": 31.5},
+        }
+
+    results = groups_with(tmp_path, "SQuAD2.0", figures)
+    text = to_markdown(
+        report({"groups": results}, "Scale.", results.ledger),
+        lambda name, png: name,
+    )
+    assert "| 81.2 (81.2–81.2) |" in text
+    (line,) = (x for x in text.splitlines() if x.startswith("| the sentence"))
+    assert line.endswith("| 31.5 |")
+
+
+def test_a_score_that_is_not_defined_is_named(tmp_path):
+    def figures(cell):
+        score = None if cell.seed == 2 else 0.7
+        return {"evaluation": {"pearson": score}, "metric": "pearson"}
+
+    results = groups_with(tmp_path, "STS-B", figures)
+    text = to_html(report({"groups": results}, "Scale.", results.ledger))
+    assert "70.0 (70.0–70.0), not defined in 1" in text
+    assert len(finding(results, "More", "STS-B").differences) == 2
+
+
+def test_the_last_bit_of_a_float_decides_no_claim(tmp_path):
+    def figures(cell):
+        # The differences of floats are not all alike.
+        more = 0.1 if cell.row.name == "groups=12" else 0.0
+        score = 0.1 * cell.seed + more
+        return {"evaluation": {"f1": score}, "metric": "f1"}
+
+    found = finding(groups_with(tmp_path, "MRPC", figures), "More", "MRPC")
+    assert verdict(found).startswith("all seeds differ by the same, which")
+
+
+def test_a_share_is_that_of_the_seeds_that_reach_it():
+    assert _reached([0.5, np.inf]) == "50% (1 of 2 seeds)"
+    assert _reached([0.25, 0.75]) == "50%"
+    assert _reached([np.inf]) == "never"
 
 
 def test_rates_of_training_are_in_relation_to_the_unit_of_a_table(tmp_path):
@@ -258,6 +337,26 @@ def test_hours_are_those_of_the_reported_tables(results, tmp_path):
     assert "a job that was killed only the last part counts" in line
 
 
+def test_the_cores_of_jobs_count_and_those_of_other_tables_do_not(tmp_path):
+    ledger = Ledger(str(tmp_path))
+    (cell, *_) = PLANNER.cells(TABLES["groups"], [1])
+    (other, *_) = PLANNER.cells(TABLES["depth"], [1])
+    for one, cores in ((cell, 4), (other, 16)):
+        ledger.record(one.pretraining, FINISHED, {}, 3600.0, cores=cores)
+    found = _circumstances(_entries(ledger, {"": mock.Mock(cells=[cell])}))
+    assert "every model on 4 cores at most" in found
+    assert ": 4.0 hours of a core in all" in found
+
+
+def test_all_versions_are_named():
+    entries = [
+        {"seconds": 1, "processor": "A", "versions": {"keras": version}}
+        for version in ("3.14", "3.15", "3.14")
+    ]
+    text = _circumstances(entries)
+    assert text.endswith("Versions: keras 3.14 and 3.15.")
+
+
 def test_verdicts_are_beside_those_that_chance_gives(results, tmp_path):
     text = to_markdown(page_of(results, tmp_path), lambda name, png: name)
     tested = [
@@ -286,7 +385,10 @@ def test_one_seed_has_no_p_value():
         (0.01, "shows"),
         (0.99, "the opposite shows"),
         (0.5, "cannot be told"),
-        (float("nan"), "cannot be told"),
+        (
+            float("nan"),
+            "all seeds differ by the same, which gives no test",
+        ),
     ],
 )
 def test_a_verdict_in_words(p_value, words):

@@ -49,6 +49,12 @@ TITLE = "TF-IDF with a linear model"
             "pearson 0.280 is 0.440 worse than {} (0.720; 95% interval not "
             "known, 872 examples).",
         ),
+        # Errors are small where their labels' unit is large.
+        (
+            *("mean_squared_error", 4e-5, 5e-5, (-2e-5, -1e-6)),
+            "mean_squared_error 4e-05 is 1e-05 worse than {} (5e-05; 95% "
+            "interval 1e-06 to 2e-05, 872 examples).",
+        ),
         (
             *("pearson", math.nan, 0.72, (math.nan, math.nan)),
             "pearson is not defined for answers, or labels, that are all "
@@ -146,7 +152,7 @@ def without_simple_model(examples):
 def test_a_kind_without_a_simple_model_has_the_warning_alone():
     found = without_simple_model(DEV)
     (warning,) = found["verdict"]
-    assert warning.startswith("WARNING: accuracy is 0.5, and always answering")
+    assert warning.startswith("WARNING: accuracy is 0.5, and always predicting")
     assert not found["metrics"]
 
 
@@ -167,7 +173,7 @@ def test_numbers_that_are_all_alike_are_warned_of():
 def test_a_model_below_the_majority_class_is_warned_of():
     warning, sentence, _ = compared(np.arange(40) % 4 == 0)["verdict"]
     assert warning == (
-        "WARNING: accuracy is 0.25, and always answering the most frequent "
+        "WARNING: accuracy is 0.25, and always predicting the majority "
         "class has 0.5: no better than guessing."
     )
     assert "is 50.0 points worse than" in sentence
@@ -183,8 +189,8 @@ def test_other_metrics_below_the_majority_class_are_warned_of_too():
         TASKS["MRPC"], {"": scored}, {}, metric="f1", model=ModelConfig()
     )
     assert found["verdict"] == [
-        "WARNING: accuracy is 0.25, less than always answering the most "
-        "frequent class has (0.75)."
+        "WARNING: accuracy is 0.25, less than always predicting the "
+        "majority class has (0.75)."
     ]
 
 
@@ -194,7 +200,7 @@ def test_other_metrics_below_the_majority_class_are_warned_of_too():
         (
             {"accuracy": 0.52, "majority_class_accuracy": 0.5},
             "accuracy",
-            "accuracy is 0.52, and always answering the most frequent class "
+            "accuracy is 0.52, and always predicting the majority class "
             "has 0.5: hardly better than guessing",
         ),
         ({"accuracy": 0.53, "majority_class_accuracy": 0.5}, "accuracy", ""),
@@ -202,7 +208,7 @@ def test_other_metrics_below_the_majority_class_are_warned_of_too():
         (
             {"f1": 0.01, "accuracy": 0.9, "majority_class_accuracy": 0.9},
             "f1",
-            "f1 is 0.01, and always answering the most frequent class has 0: "
+            "f1 is 0.01, and always predicting the majority class has 0: "
             "hardly better than guessing",
         ),
         (
@@ -218,7 +224,7 @@ def test_other_metrics_below_the_majority_class_are_warned_of_too():
                 "mean_guess_mean_squared_error": 2.0,
             },
             "pearson",
-            "mean_squared_error is 2.5, and always answering the mean has 2: "
+            "mean_squared_error is 2.5, and always predicting the mean has 2: "
             "no better than guessing",
         ),
         (
@@ -233,6 +239,29 @@ def test_other_metrics_below_the_majority_class_are_warned_of_too():
         ({"f1": 0.1}, "f1", ""),
         # With one label nothing is better.
         ({"accuracy": 1.0, "majority_class_accuracy": 1.0}, "accuracy", ""),
+        # Two points above this are more than there are.
+        ({"accuracy": 1.0, "majority_class_accuracy": 0.99}, "accuracy", ""),
+        # The metrics of SQuAD are in percent.
+        (
+            {
+                "f1": 51.0,
+                "majority_class_f1": 50.0,
+                "majority_class_exact": 50.0,
+            },
+            "f1",
+            "f1 is 51, and always predicting no answer has 50: hardly better "
+            "than guessing",
+        ),
+        (
+            {
+                "macro_f1": 0.3,
+                "majority_class_macro_f1": 0.4,
+                "majority_class_exact_match": 0.5,
+            },
+            "macro_f1",
+            "macro_f1 is 0.3, and always predicting the most frequent labels "
+            "has 0.4: no better than guessing",
+        ),
     ],
 )
 def test_a_model_that_is_no_better_than_one_guess(

@@ -115,6 +115,30 @@ def test_the_models_own_directory_is_of_the_run(server, run_dir):
     assert ModelCard(readme(server)).data.eval_results[0].metric_value == 0.9
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"head": "none"},
+        {"changes": {"max_position_embeddings": 8}},
+        {"to_format": "litert_int8"},
+    ],
+)
+def test_another_model_than_the_runs_has_no_metrics(
+    server, run_dir, monkeypatch, options
+):
+    # A conversion to LiteRT takes long, and only the card is read.
+    monkeypatch.setitem(FORMATS, "litert_int8", FORMATS["model_directory"])
+    hub_upload.push_to_hub(run_dir, TO, log=str, **options)
+    card = ModelCard(readme(server))
+    assert not card.data.eval_results
+    assert "| learning_rate | 1e-05 |" in card.text
+
+
+def test_the_models_own_head_by_name_is_of_the_run(server, run_dir):
+    push(run_dir, head="classification")
+    assert ModelCard(readme(server)).data.eval_results
+
+
 def test_a_model_is_replaced_only_when_asked(server, run_dir):
     push(run_dir)
     before = server.repositories["me/mood"].refs["main"]
@@ -134,6 +158,11 @@ def test_files_of_the_old_model_go_and_others_stay(server, run_dir):
     old = {
         "pytorch_model.bin": b"1",
         "model-00001-of-00002.safetensors": b"2",
+        "pytorch_model.bin.index.json": b"1",
+        "adapter_config.json": b"2",
+        "adapter_model.bin": b"2",
+        "1_Pooling/config.json": b"3",
+        "assets/tokenizer/vocabulary.spm": b"3",
         "vocab.txt": b"3",
         "notes.txt": b"mine",
         "onnx/model.onnx": b"theirs",
@@ -142,6 +171,12 @@ def test_files_of_the_old_model_go_and_others_stay(server, run_dir):
     push(run_dir, overwrite=True)
     names = set(server.repositories["me/mood"].files())
     assert names & old.keys() == {"notes.txt", "onnx/model.onnx"}
+
+
+def test_adapters_are_replaced_only_when_asked(server, run_dir):
+    server.add("me/mood", files={"adapter_config.json": b"{}"})
+    with pytest.raises(UserError, match="holds adapter_config.json already; "):
+        push(run_dir)
 
 
 def test_a_card_of_ours_is_renewed(server, run_dir):

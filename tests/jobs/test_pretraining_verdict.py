@@ -55,7 +55,7 @@ def test_labels_that_are_all_alike_measure_nothing():
     ("words", "order", "expected"),
     [
         (0.089, 0.5, ["not learned", "not learned"]),
-        (0.1, 0.536, ["hardly learned", "not learned"]),
+        (0.1, 0.535, ["hardly learned", "not learned"]),
         (0.2, 0.757, ["learned in part", "learned in part"]),
         (0.6, 0.759, ["learned", "learned"]),
         # Without a sentence objective.
@@ -68,6 +68,17 @@ def test_degrees(words, order, expected):
     assert found == expected
     is_above = all(degree.startswith("learned") for degree in expected)
     assert len(lines) == len(expected) + (not is_above)
+
+
+def test_a_model_without_an_error_has_learned():
+    evaluation = {
+        "sentence_order_accuracy": 1.0,
+        "majority_order_accuracy": 0.99,
+    }
+    (line,) = pretraining_verdict(
+        evaluation, PretrainConfig(), initialized=False
+    )
+    assert line.endswith("order: learned.")
 
 
 @pytest.mark.parametrize(

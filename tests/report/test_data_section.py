@@ -56,7 +56,7 @@ def test_counts_and_shares():
 
 def test_duplicates_are_a_warning():
     (text,) = (p.text for p in parts(DEV) if isinstance(p, Paragraph))
-    assert text.startswith("WARNING: 1 of 2 dev examples (50.0%) have a text")
+    assert text.startswith("WARNING: 1 of 2 dev examples (50.0%) have all ")
     assert text.endswith("dev.tsv:2 = train.tsv:2.")
     (text,) = (p.text for p in parts(DEV[1:]) if isinstance(p, Paragraph))
-    assert text == "No text of dev is among those of training."
+    assert text == "No example of dev has all the texts of a training example."

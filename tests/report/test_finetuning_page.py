@@ -26,7 +26,7 @@ def test_the_metric_that_chose_the_model_may_be_of_the_second_split():
     assert text.startswith("accuracy_mismatched 50.0% on 4 dev examples (95%")
     # No metric of sampled examples.
     text = headline(run, "loss", {"loss": 0.25})
-    assert text == "loss 0.25 on 1 dev examples."
+    assert text == "loss 0.2500 on 1 dev examples."
 
 
 def test_answers_have_the_thresholds_of_the_model():

@@ -1,6 +1,7 @@
 """A page as HTML and as Markdown."""
 
 import base64
+import dataclasses
 import html.parser
 
 import pytest
@@ -121,6 +122,10 @@ def test_strength_of_a_word_is_bounded(read):
     assert bad.endswith(", 0.70)")
 
 
+SCORES = dataclasses.replace(PAGE.sections[0], parts=PAGE.sections[0].parts[:2])
+TABLES = Page("Results", [], [SCORES])
+
+
 def test_markdown_names_the_figures_that_it_saves():
     saved = {}
 
@@ -128,12 +133,12 @@ def test_markdown_names_the_figures_that_it_saves():
         saved[name] = png
         return f"pictures/{name}"
 
-    text = to_markdown(PAGE, save)
+    text = to_markdown(TABLES, save)
     assert saved == {"curve.png": b"\x89PNG"}
     assert "![Curve of <loss>](pictures/curve.png)" in text
 
 
 def test_markdown_keeps_a_cell_in_its_row():
-    text = to_markdown(PAGE, lambda name, png: name)
+    text = to_markdown(TABLES, lambda name, png: name)
     assert "| a <b> & \"c\" \\| 'd' x | -1.5 |" in text
     assert "| --- | ---: |" in text

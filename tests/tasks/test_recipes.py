@@ -25,10 +25,11 @@ PAIR = Example(("One.", "Two."), "yes")
 TEXT = Example(("One.",), "yes")
 
 
-def recipe(name, task="RTE", width=128, num_examples=5000, example=PAIR):
-    model = override(
-        ModelConfig(), {"hidden_size": width, "num_attention_heads": 4}
-    )
+def recipe(
+    name, task="RTE", width=128, num_examples=5000, example=PAIR, **changes
+):
+    changes = {"hidden_size": width, "num_attention_heads": 4, **changes}
+    model = override(ModelConfig(), changes)
     return RECIPES[name](TASKS[task], model, [example] * num_examples)
 
 
@@ -38,7 +39,10 @@ def test_models_of_the_papers_sizes_get_the_papers_settings(width):
     expected = {**task.paper_settings, **task.settings_v2}
     assert recipe("v2", "RACE", width).settings == expected
     assert recipe("auto", "RACE", width) == recipe("v2", "RACE", width)
-    assert recipe("v1", "RACE", width).settings == task.paper_settings
+    of_v1 = recipe("v1", "RACE", width)
+    assert of_v1.settings == task.paper_settings
+    # The dropout of its pretraining tells the version of a model.
+    assert recipe("auto", "RACE", width, hidden_dropout_prob=0.1) == of_v1
 
 
 def test_wide_models_have_settings_for_tasks_of_a_users_own():

@@ -44,7 +44,8 @@ def test_files_of_other_names(write, tmp_path):
     # Archives of macOS have such files.
     write("._project-1.json", "")
     assert reader.read(str(tmp_path), "train", print) == path
-    # JSON may lie beside a table.
+    # JSON may lie beside a table, also one that a saved data set has, too.
+    write("state.json", "{}")
     path = write("reviews.csv", "")
     assert reader.read(str(tmp_path), "train", print) == path
     write("others.csv", "")

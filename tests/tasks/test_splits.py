@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import gzip
+import os
 import random
 
 import pytest
@@ -17,7 +18,7 @@ from albert_tf.tasks.examples import (
     Question,
     WordsExample,
 )
-from albert_tf.tasks.formats.rows import Reading
+from albert_tf.tasks.formats.rows import Reading, read_rows
 from albert_tf.tasks.splits import Split, divided, folded
 
 LABELS = ["a"] * 100 + ["b"] * 30 + ["c"] * 4 + ["d"]
@@ -253,6 +254,29 @@ def test_a_folder_for_each_class(write, tmp_path):
     write("train/old/empty.txt", b"caf\xe9")
     with pytest.raises(UserError, match="old/empty.txt:1: byte 3 .* not UTF-8"):
         task.read(str(tmp_path), "train", str)
+
+
+def test_what_is_no_text_in_a_folder_of_a_class(write, tmp_path):
+    write("pos/a.txt", "good")
+    (tmp_path / "pos/directory.txt").mkdir()
+    # Each is a bad row, and the others can be read.
+    write("neg/a.txt", b"caf\xe9")
+    write("neg/b.txt", "x".encode("utf-16"))
+    write("neg/c.txt.gz", gzip.compress(b"packed")[:-9])
+    logged = []
+    reading = Reading(skip_bad_rows=True)
+    rows = read_rows(str(tmp_path), logged.append, reading)
+    rows.settled(rows.records)
+    assert [record.values["text"] for record in rows.records] == ["good"]
+    assert "3 of 4 rows are bad: " in logged[-1]
+    assert logged[0].endswith("end in .txt: pos/directory.txt.")
+
+
+def test_the_name_of_a_class_is_utf_8(write, tmp_path):
+    os.makedirs(os.fsencode(tmp_path) + b"/caf\xe9")
+    (tmp_path / os.fsdecode(b"caf\xe9") / "a.txt").write_text("x")
+    with pytest.raises(UserError, match=r"caf\\udce9' is not UTF-8; rename"):
+        classification_task().read(str(tmp_path), "train", str)
 
 
 def test_compressed_files_of_splits(write, tmp_path):

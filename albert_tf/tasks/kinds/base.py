@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -341,6 +341,20 @@ class Kind(abc.ABC):
         A model that has diverged, or learned nothing, has one.
         """
         return None
+
+
+def guess_of(metrics: Container[str]) -> str:
+    """Returns the answer to all examples whose baseline is in `metrics`.
+
+    By the metrics of `compute_metrics`, so that a run's log tells it too.
+    """
+    if "majority_class_exact" in metrics:
+        return "no answer"
+    if "majority_class_exact_match" in metrics:
+        return "the most frequent labels"
+    if "mean_guess_mean_squared_error" in metrics:
+        return "the mean"
+    return "the majority class"
 
 
 def metric_of_sample(

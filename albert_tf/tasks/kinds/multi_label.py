@@ -1,7 +1,7 @@
 """Classification of texts with any number of labels."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,14 @@ def thresholds(config: FeatureConfig, num_labels: int) -> np.ndarray:
         f"to below 1, or {num_labels} of them, one for each label.",
     )
     return np.broadcast_to(found, num_labels)
+
+
+def _with_thresholds(
+    config: FeatureConfig, values: Iterable[float]
+) -> FeatureConfig:
+    # Nine digits of one just below 1 would be 1, which is none.
+    text = ",".join(f"{min(value, 1 - 1e-9):.9g}" for value in values)
+    return dataclasses.replace(config, label_thresholds=text)
 
 
 class MultiLabelClassification(TextKind):
@@ -246,21 +254,20 @@ class MultiLabelClassification(TextKind):
     ) -> FeatureConfig:
         """Returns the settings with the thresholds that were chosen."""
         found = [
-            f"{value:.9g}"
+            value
             for name, value in metrics.items()
             if name == _THRESHOLD or name.startswith(f"{_THRESHOLD}_")
         ]
         if config.label_thresholds not in _CHOSEN or not found:
             return config
-        return dataclasses.replace(config, label_thresholds=",".join(found))
+        return _with_thresholds(config, found)
 
     def config_of_ensemble(
         self, configs: Sequence[FeatureConfig], labels: Sequence[str]
     ) -> FeatureConfig:
         """Returns the settings with the mean of the thresholds."""
         rows = [thresholds(config, len(labels)) for config in configs]
-        mean = ",".join(f"{value:.9g}" for value in np.mean(rows, axis=0))
-        return dataclasses.replace(configs[0], label_thresholds=mean)
+        return _with_thresholds(configs[0], np.mean(rows, axis=0))
 
     def _arrays(
         self, scored: ScoredExamples

@@ -100,7 +100,9 @@ class Regression(TextKind):
         gold = self.label_ids(scored.examples, ())
         predicted = np.array(scored.scores)
         found = metric_values({**metrics, **_ERRORS}, gold, predicted)
-        of_mean = metric_values(_ERRORS, gold, np.full_like(gold, gold.mean()))
+        # The mean of equal numbers may be another one, by rounding.
+        mean = np.clip(gold.mean(), gold.min(), gold.max())
+        of_mean = metric_values(_ERRORS, gold, np.full_like(gold, mean))
         return found | {f"mean_guess_{n}": v for n, v in of_mean.items()}
 
     def sampled_metric(

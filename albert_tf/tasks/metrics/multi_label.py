@@ -1,7 +1,8 @@
 """Metrics of examples with any number of labels, and thresholds for them.
 
 The values are scikit-learn's: the mean over labels (macro) has 0 for a label
-without examples. Weights are how often each example counts, for samples.
+without examples. Weights are how often each example counts, for samples; what
+a sample alone lacks is left out of its mean.
 """
 
 from collections.abc import Callable
@@ -27,18 +28,23 @@ def metrics_of(
     every = ranking(gold.ravel(), scores.ravel())
     of_labels = [ranking(*pair) for pair in zip(gold.T, scores.T, strict=True)]
     num_labels = gold.shape[1]
+
+    def macro(values: np.ndarray, weights: np.ndarray) -> float:
+        lacking = gold.any(axis=0) & ~(weights @ gold).astype(bool)
+        return float(values @ ~lacking / max((~lacking).sum(), 1))
+
     return {
         "micro_average_precision": lambda weights: every(
             np.repeat(weights, num_labels)
         ),
-        "macro_average_precision": lambda weights: float(
-            np.mean([of_label(weights) for of_label in of_labels])
+        "macro_average_precision": lambda weights: macro(
+            np.array([of_label(weights) for of_label in of_labels]), weights
         ),
         "micro_f1": lambda weights: float(
             _f1(*np.einsum("kel,e->k", counts, weights))
         ),
-        "macro_f1": lambda weights: float(
-            _f1(*np.einsum("kel,e->kl", counts, weights)).mean()
+        "macro_f1": lambda weights: macro(
+            _f1(*np.einsum("kel,e->kl", counts, weights)), weights
         ),
         "exact_match": lambda weights: float(
             np.average(right, weights=weights)

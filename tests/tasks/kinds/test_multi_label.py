@@ -178,6 +178,12 @@ def test_a_threshold_is_chosen_for_each_label():
     assert thresholds(saved, 3) == pytest.approx([0.6, 0.5, 0.25])
 
 
+def test_a_threshold_just_below_1_can_be_read_again():
+    config = override(CONFIG, {"label_thresholds": "one"})
+    saved = KIND.config_to_save(config, {"threshold": 1 - 1e-12})
+    assert 0.9999 < thresholds(saved, 3)[0] < 1
+
+
 def test_an_ensemble_has_the_mean_of_the_thresholds():
     configs = [
         override(CONFIG, {"label_thresholds": text}) for text in ("0.2", "one")

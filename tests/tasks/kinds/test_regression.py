@@ -133,6 +133,15 @@ def test_metrics():
     assert names[-2:] == ("mean_squared_error", "mean_absolute_error")
 
 
+def test_the_mean_of_equal_numbers_has_no_error():
+    examples = [Example(("a",), "0.1")] * 3
+    assert np.mean([0.1] * 3) != 0.1
+    found = KIND.compute_metrics(
+        ScoredExamples(examples, [0.1] * 3, CONFIG, []), {}
+    )
+    assert found["mean_guess_mean_squared_error"] == 0.0
+
+
 def test_predictions():
     found = KIND.predictions(
         ScoredExamples(EXAMPLES, [1.0, 0.0, 4.0, 9.0], CONFIG, [])

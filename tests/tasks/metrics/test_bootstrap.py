@@ -56,6 +56,14 @@ def test_correlations_against_scipy():
     assert found == pytest.approx(tuple(expected), abs=0.02)
 
 
+def test_an_interval_is_shifted_by_the_bias_of_the_samples():
+    # Samples have 63 % of the examples, of which each is a class.
+    low, high = paired_interval(
+        lambda rows: len(set(rows)) / 20, lambda rows: 0.0, 20
+    )
+    assert 0.8 < low < high == 1.0
+
+
 def test_it_is_the_same_each_time():
     first, second = two_models(50)
     sides = (lambda rows: first[rows].mean(), lambda rows: second[rows].mean())

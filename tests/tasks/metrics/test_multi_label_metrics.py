@@ -57,6 +57,15 @@ def test_of_a_sample_with_repeated_examples():
     assert found == pytest.approx(scikit_learns(*sample))
 
 
+def test_a_label_that_a_sample_alone_lacks_is_left_out():
+    gold = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0]], bool)
+    found = metrics_of(gold, gold.astype(float), gold)
+    for name in ("macro_f1", "macro_average_precision"):
+        assert found[name](np.ones(3, int)) == pytest.approx(2 / 3)
+        assert found[name](np.array([3, 0, 0])) == 0.5
+        assert found[name](np.zeros(3, int)) == 0.0
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_no_threshold_has_a_higher_f1(seed):
     gold, scores, _ = drawn(seed)

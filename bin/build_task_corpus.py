@@ -4,6 +4,8 @@ python -m bin.build_task_corpus --task=MRPC --data_dir=glue/MRPC \\
     --output_dir=mrpc-text
 """
 
+import shlex
+
 from absl import flags
 
 from bin import command_line, own_rows, tasks
@@ -26,7 +28,7 @@ def main() -> None:
     objective = "nsp" if corpus.has_pairs else "none"
     print(
         f"{corpus.num_documents} documents are in {output_dir}; build shards "
-        f"with --input={output_dir} --sentence_splitter=newline "
+        f"with --input={shlex.quote(output_dir)} --sentence_splitter=newline "
         f"--sentence_objective={objective}."
     )
 

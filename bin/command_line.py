@@ -186,7 +186,8 @@ def _num_local_workers() -> int:
 
 def _parse(argv: Sequence[str]) -> list[str]:
     try:
-        return FLAGS([argv[0], *map(_at_home, argv[1:])])
+        given = FLAGS.read_flags_from_files(argv[1:], force_gnu=False)
+        return FLAGS([argv[0], *map(_at_home, given)])
     except flags.Error as error:
         lines = "; ".join(
             _MISSING.sub(r"\1 is required", line.strip()).rstrip(".")

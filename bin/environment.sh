@@ -7,7 +7,9 @@ unset PYTHONDONTWRITEBYTECODE
 # Prints the Python to use: $PYTHON if it is set, else the newest that serves.
 find_python() {
     local candidate
-    for candidate in ${PYTHON:-python3.13 python3.12 python3.11 python3}; do
+    set -- python3.13 python3.12 python3.11 python3
+    [ -z "${PYTHON:-}" ] || set -- "$PYTHON"
+    for candidate in "$@"; do
         if "$candidate" -c "import sys
 sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))" 2>/dev/null; then
             echo "$candidate"
@@ -30,8 +32,16 @@ make_environment_in() {
     local directory=$1
     shift
     python=$PWD/$directory/bin/python
-    # Without a working pip it was left half made, or its Python has gone.
-    if ! "$python" -m pip --version >/dev/null 2>&1; then
+    # Cleared only where no Python runs; environments of uv have no pip.
+    if "$python" -c "" 2>/dev/null; then
+        "$python" -m pip --version >/dev/null 2>&1 ||
+            "$python" -m ensurepip >/dev/null 2>&1 || {
+            echo "$directory has no pip, and its Python cannot install it" \
+                "(on Debian and Ubuntu: apt install python3-venv); install" \
+                "it there, or remove $directory." >&2
+            return 1
+        }
+    else
         local base
         base=$(find_python) || return 1
         echo "\$ $base -m venv --clear $directory"
@@ -43,7 +53,8 @@ make_environment_in() {
     fi
     # One stamp per set of files, written when its installation has ended well.
     local wanted stamp file
-    wanted=$(cat "$@" | cksum)
+    # The files name others, which need not be there.
+    wanted=$( (cat "$@" requirements*.txt 2>/dev/null || true) | cksum)
     stamp=$directory/installed-$(echo "$*" | tr ' /' '--')
     if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
         local arguments=()

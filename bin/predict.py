@@ -262,8 +262,9 @@ class _Counted:
             for item, found in self._rows:
                 self.number += 1
                 if isinstance(found, UserError):
-                    if item.location:
-                        found = UserError(f"{item.location}: {found}")
+                    where = f"{item.location}: "
+                    if item.location and not str(found).startswith(where):
+                        found = UserError(f"{where}{found}")
                     self.errors += 1
                     self.first = self.first or found
                 yield item, found

@@ -9,6 +9,7 @@ internet or under much load use TensorFlow Serving.
 """
 
 import contextlib
+import ipaddress
 import signal
 import socket
 import sys
@@ -24,6 +25,8 @@ FLAGS = flags.FLAGS
 
 # Linux closes connections whose other side has taken nothing for so long.
 _UNREAD_MILLISECONDS = 30_000
+# After so long without a byte Linux asks whether the other side is there.
+_IDLE_SECONDS = 60
 
 
 def define_flags() -> None:
@@ -108,17 +111,15 @@ def main() -> None:
         )
     if index:
         served.append(f"{index.name}: POST /v1/search")
-    server = make_server(model, name, config, index)
+    hosts = _allowed_hosts(listener)
+    server = make_server(model, name, config, index, hosts)
     with _refused_address():
         # Another program may have taken it while the model was loaded.
         listener.listen()
     # uvicorn raises the signal again when it has ended.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    host, port = listener.getsockname()[:2]
-    host = f"[{host}]" if ":" in host else host
-    command_line.log(
-        f"Serving http://{host}:{port}/ in a browser; {'; '.join(served)}."
-    )
+    url = f"http://{_host(listener)}:{listener.getsockname()[1]}/"
+    command_line.log(f"Serving {url} in a browser; {'; '.join(served)}.")
     server.run([listener])
 
 
@@ -135,6 +136,24 @@ def _index() -> Index:
     return index
 
 
+def _host(listener: socket.socket) -> str:
+    """Returns the listener's address as URLs have it."""
+    host = str(listener.getsockname()[0])
+    return f"[{host}]" if ":" in host else host
+
+
+def _allowed_hosts(listener: socket.socket) -> list[str]:
+    """Returns the values of `Host` that are answered; `*` is any.
+
+    At a loopback address these are this machine's: a page elsewhere whose name
+    is made to resolve to that address (DNS rebinding) has its own.
+    """
+    if not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+        return ["*"]
+    known = "localhost", "127.0.0.1", "[::1]", FLAGS.host, _host(listener)
+    return list(dict.fromkeys(known))
+
+
 def _bound() -> socket.socket:
     """Returns a socket bound to the address, before the model is loaded."""
     host, port = FLAGS.host, FLAGS.port
@@ -145,6 +164,12 @@ def _bound() -> socket.socket:
         )[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit these.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            listener.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_SECONDS
+            )
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             listener.setsockopt(
                 socket.IPPROTO_TCP,

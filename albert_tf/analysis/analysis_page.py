@@ -30,6 +30,9 @@ from albert_tf.report.page import Figure, Page, Paragraph, Part, Section, Table
 # Texts whose attention is measured.
 _ATTENDED = 32
 _BATCH_SIZE = 32
+# Tokens of the sentence whose attention is drawn: the picture grows with their
+# square.
+_MOST_DRAWN = 64
 _NUM_QUERIES = 8
 _NUM_NEIGHBOURS = 4
 # Pieces whose neighbours are shown: of middling frequency, since a
@@ -195,11 +198,6 @@ def _attention(loaded: LoadedModel, texts: Texts, sentence: str) -> Section:
         [layer, *(f"{value:.1f}" for value in row)]
         for layer, row in enumerate(reach, start=1)
     ]
-    one = loaded.tokenizer([sentence], max_seq_length=loaded.max_seq_length)
-    pieces = loaded.tokenizer.pieces(one["input_ids"][0].tolist())
-    weights = attentions(loaded.model, one)[:, 0].mean(axis=1)
-    names = [f"layer {layer + 1}" for layer in range(len(weights))]
-    png = draw_grid(dict(zip(names, weights, strict=True)), pieces)
     return Section(
         "Attention",
         [
@@ -210,13 +208,31 @@ def _attention(loaded: LoadedModel, texts: Texts, sentence: str) -> Section:
                 "that attends to all tokens alike it is "
                 f"{uniform_distance(lengths):.1f}. Less is local.",
             ),
-            Figure(
-                png,
-                "Attention of each token (row) to each (column), mean over the "
-                f"heads: “{sentence}”",
-                "attention.png",
-            ),
+            _drawn(loaded, sentence),
         ],
+    )
+
+
+def _drawn(loaded: LoadedModel, sentence: str) -> Figure:
+    """Returns the attention in a sentence, or in its beginning."""
+    one = loaded.tokenizer([sentence], max_seq_length=loaded.max_seq_length)
+    pieces = loaded.tokenizer.pieces(one["input_ids"][0].tolist())
+    weights = attentions(loaded.model, one)[:, 0].mean(axis=1)
+    png = draw_grid(
+        {
+            f"layer {number}": matrix[:_MOST_DRAWN, :_MOST_DRAWN]
+            for number, matrix in enumerate(weights, start=1)
+        },
+        pieces[:_MOST_DRAWN],
+    )
+    part = ""
+    if len(pieces) > _MOST_DRAWN:
+        part = f" (the first {_MOST_DRAWN} of {len(pieces)} tokens)"
+    return Figure(
+        png,
+        "Attention of each token (row) to each (column), mean over the "
+        f"heads{part}: “{sentence}”",
+        "attention.png",
     )
 
 

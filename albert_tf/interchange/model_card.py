@@ -6,7 +6,9 @@ people.
 
 import dataclasses
 import hashlib
+import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -281,6 +283,7 @@ def _usage(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
     if "\\t" in text:
         # A shell reads escapes after a dollar alone.
         text = f"${text}"
+    model = shlex.quote(facts.path or SCHEME + facts.name)
     yield (
         "In ALBERT-TF `load_model_directory` returns the model with its "
         "tokenizer; a program predicts:\n"
@@ -288,24 +291,25 @@ def _usage(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
     yield (
         "```\n"
         f"python -m bin.predict --mode={head.predict_mode} \\\n"
-        f"    --model_dir={facts.path or SCHEME + facts.name} --text={text}\n"
+        f"    --model_dir={model} --text={text}\n"
         "```\n"
     )
 
 
 def _code(loaded: LoadedModel, name: str) -> str:
     """Returns the lines of Python that open the model in other libraries."""
+    name = json.dumps(name, ensure_ascii=False)
     if _embeds(loaded):
         return (
             "from sentence_transformers import SentenceTransformer\n\n"
-            f'model = SentenceTransformer("{name}")\n'
+            f"model = SentenceTransformer({name})\n"
             'vectors = model.encode(["A text."])\n'
         )
     there = _class_there(loaded)
     return (
         f"from transformers import AutoTokenizer, {there}\n\n"
-        f'tokenizer = AutoTokenizer.from_pretrained("{name}")\n'
-        f'model = {there}.from_pretrained("{name}")\n'
+        f"tokenizer = AutoTokenizer.from_pretrained({name})\n"
+        f"model = {there}.from_pretrained({name})\n"
     )
 
 

@@ -10,7 +10,13 @@ import importlib.resources
 import itertools
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Sequence,
+)
 
 import numpy as np
 import prometheus_client
@@ -18,6 +24,8 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.endpoints import HTTPEndpoint
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -284,11 +292,12 @@ def make_application(
     name: str,
     config: ServingConfig,
     index: Index | None = None,
+    allowed_hosts: Sequence[str] = ("*",),
 ) -> Starlette:
     """Returns an ASGI application.
 
     It serves a model at `/v1/models/<name>`, an index at `/v1/search`, or
-    both.
+    both. Requests with another `Host` than `allowed_hosts` are refused.
     """
     metrics = _Metrics()
     limits = _Limits(config, metrics)
@@ -317,6 +326,9 @@ def make_application(
     return Starlette(
         routes=routes,
         lifespan=lifespan,
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts, www_redirect=False)
+        ],
         exception_handlers={HTTPException: _error, Exception: _error},
     )
 
@@ -402,6 +414,7 @@ def make_server(
     name: str,
     config: ServingConfig,
     index: Index | None = None,
+    allowed_hosts: Sequence[str] = ("*",),
 ) -> uvicorn.Server:
     """Returns a server; its `run` takes the sockets to listen at.
 
@@ -409,7 +422,7 @@ def make_server(
     """
     return uvicorn.Server(
         uvicorn.Config(
-            make_application(model, name, config, index),
+            make_application(model, name, config, index, allowed_hosts),
             http="h11",
             ws="none",
             proxy_headers=False,

@@ -59,21 +59,22 @@ def read_request(
 
 
 def _single(names: list[str], value: Any) -> dict[str, Any]:
-    require(
-        len(names) == 1,
-        f"Expected an object with the inputs {', '.join(names)}, got "
-        f"{shown(value)}.",
-    )
+    # shown() formats the whole value: only where it is wrong.
+    if len(names) != 1:
+        raise UserError(
+            f"Expected an object with the inputs {', '.join(names)}, got "
+            f"{shown(value)}."
+        )
     return {names[0]: value}
 
 
 def _columns(instances: Any, names: list[str]) -> dict[str, list]:
     """Returns the values of each input in a list of rows."""
-    require(
-        isinstance(instances, list) and bool(instances),
-        "Expected a list of at least one row as instances, got "
-        f"{shown(instances)}.",
-    )
+    if not (isinstance(instances, list) and instances):
+        raise UserError(
+            "Expected a list of at least one row as instances, got "
+            f"{shown(instances)}."
+        )
     rows = [
         row if isinstance(row, dict) else _single(names, row)
         for row in instances

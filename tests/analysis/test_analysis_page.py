@@ -38,6 +38,30 @@ def test_a_question_with_one_answer_is_left_out(sentences, tiny_tokenizer):
     assert "<td>longer than the median</td>" not in page
 
 
+def test_of_a_long_sentence_the_beginning_is_drawn(
+    sentences, tiny_tokenizer, monkeypatch
+):
+    drawn = []
+
+    def draw_grid(matrices, labels):
+        drawn.append((matrices["layer 1"].shape, len(labels)))
+        return b""
+
+    monkeypatch.setattr(f"{analysis_page.__module__}.draw_grid", draw_grid)
+    monkeypatch.setattr(f"{analysis_page.__module__}._MOST_DRAWN", 5)
+    model = random_model("masked_lm", vocab_size=tiny_tokenizer.vocab_size)
+    page = to_html(
+        analysis_page(
+            LoadedModel(model, tiny_tokenizer, 12),
+            Texts(sentences[:40], [1] * 40),
+            " ".join(sentences),
+            seed=1,
+        )
+    )
+    assert drawn == [((5, 5), 5)]
+    assert "heads (the first 5 of 12 tokens): " in page
+
+
 @pytest.mark.slow
 def test_a_page_of_any_model(tmp_path, sentences, tiny_tokenizer):
     (tmp_path / "texts").mkdir()

@@ -38,7 +38,14 @@ RUNS = {
         "loss_mismatched": 1.5,
         "accuracy_mismatched": 0.4,
     },
-    "squad": {"best_f1": 61.5, "step": 3, "split": "eval"},
+    "squad": {
+        "f1": 60.0,
+        "best_f1": 61.5,
+        "majority_class_exact": 50.0,
+        "majority_class_f1": 50.0,
+        "step": 3,
+        "split": "eval",
+    },
     "sts": {
         "pearson": None,
         "mean_squared_error": 2.0,
@@ -53,6 +60,7 @@ sentence objective|none|-|-|single
 accuracy|50.0%|25.0%|majority class|mnli
 accuracy|50.0%|40.0%|TF-IDF|mnli
 accuracy_mismatched|40.0%|-|-|mnli
+f1|60.0000|50.0000|no answer|squad
 best_f1|61.5000|-|has seen the answers|squad
 pearson|not defined|-|-|sts
 mean_squared_error|2.0000|3.0000|the mean|sts
@@ -186,6 +194,20 @@ def test_paths_may_begin_in_the_home_directory(monkeypatch):
     )
     home = "/home/a\\1"
     assert done.stdout == f"{home}/model {home}/a,{home}/b/~,~c,~ ['~/']\n"
+
+
+def test_paths_in_a_flagfile_may_begin_in_the_home_directory(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", "/home/a")
+    flagfile = tmp_path / "flags"
+    flagfile.write_text("--model_dir=~/model\n")
+    done = run_program(
+        "predict",
+        f"--flagfile={flagfile}",
+        main=lambda: print(command_line.FLAGS.model_dir),
+    )
+    assert done.stdout == "/home/a/model\n"
 
 
 def test_the_folder_of_an_output_is_made(tmp_path):

@@ -12,12 +12,14 @@ from program_runner import run_program
 from training_fixtures import random_model
 
 from albert_tf.cluster.stops import BAD_DATA
-from albert_tf.config import FeatureConfig
+from albert_tf.config import FeatureConfig, UserError
 from albert_tf.interchange.model_directory import save_model_directory
 from albert_tf.interchange.model_files import TaskRecord, read_task_record
+from albert_tf.prediction.forms import Input
 from albert_tf.prediction.modes import MODES
 from albert_tf.tasks.custom import custom_task
 from albert_tf.tasks.formats.rows import Reading
+from bin.predict import _Counted
 
 FEATURES = FeatureConfig(
     max_seq_length=24, max_choice_length=9, max_query_length=9, doc_stride=5
@@ -447,3 +449,14 @@ def test_a_header_is_found_whatever_the_file_is_called(
     )
     (line,) = table.stdout.splitlines()
     assert json.loads(line)["prediction"]
+
+
+def test_an_error_names_its_place_once():
+    def main():
+        item = Input(("a",), location="a.jsonl, line 2")
+        errors = (UserError(f"{p}No.") for p in ("", "a.jsonl, line 2: "))
+        for _, found in _Counted([(item, e) for e in errors], 2):
+            print(found)
+
+    done = run_program("predict", main=main)
+    assert done.stdout == "a.jsonl, line 2: No.\n" * 2

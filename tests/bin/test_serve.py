@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 from program_runner import run_program
 
+from albert_tf.config import UserError
 from albert_tf.search.index_writer import write_index
 from albert_tf.serving import application
+from bin import serve
 from data_prep.passages import Passage
 
 
@@ -35,11 +37,16 @@ def started(*arguments):
             process.kill()
 
 
+def written_index(tmp_path):
+    passages = [Passage("a.txt", 1, "The sea."), Passage("b.txt", 1, "Air.")]
+    path = str(tmp_path / "index")
+    write_index(path, passages, lambda t: np.ones([len(t), 2]), model={})
+    return path
+
+
 @pytest.mark.slow
 def test_sigterm_ends_it_when_what_waits_is_answered(export_dir, tmp_path):
-    passages = [Passage("a.txt", 1, "The sea."), Passage("b.txt", 1, "Air.")]
-    index_dir = str(tmp_path / "index")
-    write_index(index_dir, passages, lambda t: np.ones([len(t), 2]), model={})
+    index_dir = written_index(tmp_path)
     with started(
         f"--export_dir={export_dir}",
         f"--index_dir={index_dir}",
@@ -58,7 +65,7 @@ def test_sigterm_ends_it_when_what_waits_is_answered(export_dir, tmp_path):
         body = b'{"instances": ["a"]}'
         with socket.create_connection((host, int(port)), 30) as connection:
             connection.sendall(
-                b"POST /v1/models/mood:predict HTTP/1.1\r\nHost: a\r\n"
+                b"POST /v1/models/mood:predict HTTP/1.1\r\nHost: localhost\r\n"
                 b"Content-Length: %d\r\n\r\n" % len(body) + body
             )
             end = time.monotonic() + 30
@@ -74,6 +81,37 @@ def test_sigterm_ends_it_when_what_waits_is_answered(export_dir, tmp_path):
         assert process.wait(30) == 0
         loading = f"Loading {export_dir} and {index_dir} ...\n"
         assert process.stderr.read() == loading
+
+
+@pytest.mark.parametrize(
+    ("address", "hosts"),
+    [
+        ("127.0.0.2", ["localhost", "127.0.0.1", "[::1]", "127.0.0.2"]),
+        ("0.0.0.0", ["*"]),
+    ],
+)
+def test_pages_elsewhere_do_not_reach_a_loopback_address(
+    tmp_path, monkeypatch, address, hosts
+):
+    def refuse(*arguments):
+        raise UserError(f"allowed: {arguments[-1]}")
+
+    monkeypatch.setattr(application, "make_server", refuse)
+    index = f"--index_dir={written_index(tmp_path)}"
+    done = run_program("serve", index, f"--host={address}", "--port=0")
+    assert done.error == f"serve: allowed: {hosts}"
+
+
+def test_connections_of_vanished_clients_end():
+    def main():
+        with serve._bound() as listener:
+            for level, option in (
+                (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE),
+            ):
+                print(listener.getsockopt(level, option))
+
+    assert run_program("serve", "--port=0", main=main).stdout == "1\n60\n"
 
 
 @pytest.mark.parametrize("early", [True, False])

@@ -77,6 +77,41 @@ def test_an_environment_that_does_not_work_is_made_anew(tmp_path, left):
     assert "venv" not in again.stdout.replace(".venv/bin/python", "")
 
 
+def test_an_environment_without_pip_gets_one(tmp_path):
+    """uv makes environments without pip."""
+    (tmp_path / "a.txt").touch()
+    executable(tmp_path / ".venv/bin/python", STUB)
+    mine = tmp_path / ".venv/mine"
+    mine.touch()
+    done = shell("make_environment a.txt", tmp_path, PYTHON="no")
+    assert done.returncode == 0, done.stderr
+    assert mine.exists()
+
+
+def test_an_environment_that_can_have_no_pip_stays(tmp_path):
+    lacks = STUB.replace("esac", '"-m ensurepip") exit 1 ;;\nesac')
+    (tmp_path / "a.txt").touch()
+    executable(tmp_path / ".venv/bin/python", lacks)
+    done = shell("make_environment a.txt", tmp_path, PYTHON="no")
+    assert done.returncode == 1
+    assert ".venv has no pip, and its Python cannot install it" in done.stderr
+
+
+def test_the_path_of_python_may_have_blanks(tmp_path):
+    stub = executable(tmp_path / "my tools/stub", STUB)
+    done = shell("find_python", tmp_path, PYTHON=stub)
+    assert done.stdout == f"{stub}\n"
+
+
+def test_a_change_in_a_file_that_is_included_is_installed(tmp_path):
+    (tmp_path / "a.txt").write_text("-r requirements-b.txt")
+    stub = executable(tmp_path / "stub", STUB)
+    for content in ("package", "package>2"):
+        (tmp_path / "requirements-b.txt").write_text(content)
+        done = shell("make_environment a.txt", tmp_path, PYTHON=stub)
+        assert "installed" in done.stdout
+
+
 def test_a_failed_installation_is_tried_again(tmp_path):
     (tmp_path / "a.txt").write_text("package")
     stub = executable(

@@ -21,6 +21,7 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.interchange.model_files import FILES
 from albert_tf.modeling.models import AlbertForClassification, AlbertModel
 from albert_tf.modeling.weights import model_paths
+from albert_tf.modeling.weights.adapters import add_adapters
 from albert_tf.text.tokenizer import load_tokenizer
 
 LABELS = ("bad", "good")
@@ -170,6 +171,42 @@ def test_adapters(server, encoder, tmp_path):
     np.testing.assert_allclose(
         again.encoder.blocks[0].attention.query.kernel, query.kernel, rtol=1e-6
     )
+
+
+def test_adapters_in_a_file_of_torch(server, encoder, tmp_path):
+    model = AlbertModel.from_pretrained(encoder)
+    add_adapters(model, 2, 0.0, trains_pooler=False)
+    model.save_pretrained(str(tmp_path), adapters=True)
+    path = tmp_path / "adapter_model.safetensors"
+    content = torch_archive(load_file(path))
+    path.unlink()
+    server.add("a/old", tmp_path, {"adapter_model.bin": content})
+    again = AlbertModel.from_pretrained(encoder)
+    again.load_adapters("hf://a/old")
+    assert again.encoder.blocks[0].attention.query.lora_enabled
+
+
+def test_adapters_are_no_model(server):
+    server.add("a/lora", files={"adapter_config.json": b"{}"})
+    with pytest.raises(
+        UserError, match="^hf://a/lora holds adapters of a model, not the model"
+    ):
+        AlbertModel.from_pretrained("hf://a/lora")
+
+
+def test_adapters_beside_a_model(server, encoder_files):
+    server.add("a/both", encoder_files, {"adapter_config.json": b"{}"})
+    with pytest.raises(
+        UserError, match="^hf://a/both holds adapters beside the model, "
+    ):
+        AlbertModel.from_pretrained("hf://a/both")
+
+
+def test_the_tokenizer_of_a_keras_hub_preset(server, tiny_tokenizer):
+    name = "assets/tokenizer/vocabulary.spm"
+    server.add("keras/tiny", files={name: tiny_tokenizer.model_bytes})
+    found = load_tokenizer("hf://keras/tiny")
+    assert found.fingerprint == tiny_tokenizer.fingerprint
 
 
 def without_safetensors(server, files, name, **others):

@@ -159,6 +159,12 @@ def test_a_head_of_ones_own(tiny_tokenizer, monkeypatch):
     assert r"--text=$'A query.\tA text.'" in text
 
 
+def test_paths_are_quoted(classifier):
+    text = model_card(classifier, changed(path='my "é" runs'))
+    assert "--model_dir='my \"é\" runs' --text" in text
+    assert r'from_pretrained("my \"é\" runs")' in text
+
+
 def test_joiners_of_labels_stay(tiny_tokenizer):
     labels = ("می\u200cخواهم", "👨\u200d👩", "a\u202eb")
     model = built("classification", labels=labels)

@@ -157,6 +157,31 @@ def test_modules_beside_a_section_of_ours_have_a_length_of_their_own(encoder):
     assert load_model_directory(encoder).max_seq_length == 9
 
 
+def test_the_length_of_sentence_transformers_comes_before_the_tokenizers(
+    encoder,
+):
+    written_there(encoder, {"pooling_mode": "mean"})
+    pathlib.Path(encoder, "sentence_bert_config.json").write_text(
+        json.dumps({"max_seq_length": 12})
+    )
+    edit_json(encoder, "tokenizer_config.json", model_max_length=9)
+    assert load_model_directory(encoder).max_seq_length == 12
+
+
+@pytest.mark.parametrize("is_lower", [True, False])
+def test_lower_case_before_a_cased_tokenizer(encoder, is_lower):
+    written_there(encoder, {"pooling_mode": "mean"})
+    pathlib.Path(encoder, "sentence_bert_config.json").write_text(
+        json.dumps({"do_lower_case": True})
+    )
+    edit_json(encoder, "tokenizer_config.json", do_lower_case=is_lower)
+    if is_lower:
+        load_model_directory(encoder)
+        return
+    with pytest.raises(UserError, match="do_lower_case=True lowers texts th"):
+        load_model_directory(encoder)
+
+
 def test_other_contents_of_the_list(encoder):
     path = pathlib.Path(encoder, "modules.json")
     for content, message in (

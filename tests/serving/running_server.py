@@ -133,11 +133,11 @@ class Client:
 
 
 @contextlib.contextmanager
-def serving(model, index=None, **settings):
+def serving(model, index=None, hosts=("*",), **settings):
     """Yields a client of a server, which ends afterwards."""
     listener = socket.create_server(("127.0.0.1", 0))
     name = model.name if model else ""
-    server = make_server(model, name, ServingConfig(**settings), index)
+    server = make_server(model, name, ServingConfig(**settings), index, hosts)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:

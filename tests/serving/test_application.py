@@ -4,17 +4,22 @@ import base64
 import contextlib
 import json
 import re
+import shutil
 import socket
+import subprocess
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
 from running_server import StubModel, serving
 
 from albert_tf.config import UserError
+from albert_tf.interchange.export import exported_model
 from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.search.index import Index
 from albert_tf.search.index_writer import write_index
+from albert_tf.serving import rest_json
 from albert_tf.serving.search_json import search_response
 from data_prep.passages import Passage
 
@@ -72,6 +77,21 @@ def test_rows_and_columns_answer_as_the_model(client, model):
         "/versions/1:predict",
     )
     assert named == rows
+
+
+def test_values_that_fit_are_not_formatted(model, monkeypatch):
+    shown = mock.Mock(return_value="")
+    for module in (rest_json, exported_model):
+        monkeypatch.setattr(module, "shown", shown)
+    ids = {name: [1] for name in model.signatures["tokens"].inputs}
+    for body in (
+        {"instances": ["A text."]},
+        {"instances": [ids], "signature_name": "tokens"},
+    ):
+        rest_json.read_request(json.dumps(body).encode(), model)
+    values = [call.args[0] for call in shown.call_args_list]
+    assert "A text." not in values
+    assert {type(value) for value in values} <= {str}
 
 
 def test_base64_is_the_bytes_of_a_string(client):
@@ -386,6 +406,55 @@ def test_the_page_loads_nothing_from_elsewhere(client):
     assert headers["Content-Security-Policy"].startswith("default-src 'none';")
     assert "unsafe" not in headers["Content-Security-Policy"]
     assert not re.findall(r"https?://|innerHTML|document\.write|\bsrc=", page)
+
+
+def test_other_hosts_than_allowed_are_refused(stub):
+    hosts = "localhost", "[::1]"
+    with serving(stub, hosts=hosts) as client:
+        for host, status in (
+            ("localhost:8501", 200),
+            ("[::1]:8501", 200),
+            ("rebound.example:8501", 400),
+        ):
+            with contextlib.closing(client.connect()) as connection:
+                connection.request("GET", "/", headers={"Host": host})
+                assert connection.getresponse().status == status
+
+
+def evaluated(client, code):
+    """Returns the output of code in the scope of the page's script."""
+    if not (node := shutil.which("node")):
+        pytest.skip("the page's script needs node")
+    (script,) = re.findall(
+        "<script>(.*)</script>", client.ask("GET", "/")[2], re.DOTALL
+    )
+    # A page without parts.
+    empty = '() => ({ textContent: "" })'
+    script = f"const document = {{ getElementById: {empty} }};{script}{code}"
+    return subprocess.check_output([node, "-"], input=script, text=True)
+
+
+def test_the_page_rounds_fractions_alone(client):
+    code = "console.log(shown([12345, 0.123456]))"
+    assert evaluated(client, code) == "12345, 0.1235\n"
+
+
+def test_the_page_asks_again_when_it_has_an_answer(client):
+    code = """
+const button = { disabled: false };
+let submit, fail;
+const form = { addEventListener: (_, listener) => { submit = listener; } };
+const parts = { button, form, "[role=alert]": {} };
+show(
+  { querySelector: (name) => parts[name] },
+  () => new Promise((_, reject) => { fail = reject; }),
+);
+submit({ preventDefault() {} });
+console.log(button.disabled);
+fail(new Error("no answer"));
+setTimeout(() => console.log(button.disabled));
+"""
+    assert evaluated(client, code) == "true\nfalse\n"
 
 
 def test_the_page_escapes_the_name_of_the_model(stub):

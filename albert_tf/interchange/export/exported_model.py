@@ -315,10 +315,9 @@ def _array(spec: tf.TensorSpec, value: Any) -> np.ndarray:
         array = _bytes(array, wanted)
     elif array.size:
         type_ = spec.dtype.as_numpy_dtype
-        require(
-            array.dtype.kind in _TAKEN.get(np.dtype(type_).kind, ""),
-            f"{wanted} {shown(value)}.",
-        )
+        # shown() formats the whole value: only where it is wrong.
+        if array.dtype.kind not in _TAKEN.get(np.dtype(type_).kind, ""):
+            raise UserError(f"{wanted} {shown(value)}.")
         if spec.dtype.is_integer:
             low, high = int(array.min()), int(array.max())
             require(

@@ -31,8 +31,7 @@ def _signatures(graph: TextSignatures) -> dict[str, Signature]:
     if task and task.pairs and "text_pair" in found:
         default = "text_pair"
     found |= TokenSignatures(graph, of_task).signatures()
-    # The name of earlier versions.
-    return {"serving_default": found[default], **found, "ids": found["tokens"]}
+    return {"serving_default": found[default], **found}
 
 
 class ServingModule(tf.Module):

@@ -171,6 +171,9 @@ class SignatureGraph:
             by_length, micro_batch_tokens=micro_batch_tokens
         )
         self.embed = tf.function(self._embed, autograph=False)
+        self.encode = tf.function(
+            functools.partial(self._embed, with_states=True), autograph=False
+        )
         self._heads = {
             name: tf.function(
                 functools.partial(self._outputs, head), autograph=False
@@ -217,7 +220,9 @@ class SignatureGraph:
         temperature = 1.0 if head.is_pretrained else self.config.temperature
         return head.exported_outputs(outputs, temperature)
 
-    def _embed(self, features: Tensors) -> Tensors:
+    def _embed(
+        self, features: Tensors, *, with_states: bool = False
+    ) -> Tensors:
         with self.weights.scope():
             outputs = self.loaded.model.encode(features)
         states = outputs["sequence_output"]
@@ -234,4 +239,6 @@ class SignatureGraph:
         if "pooled_output" in outputs:
             pooled = outputs["pooled_output"]
             found["pooled_output"] = tf.cast(pooled, tf.float32)
+        if with_states:
+            found["sequence_output"] = tf.cast(states, tf.float32)
         return found

@@ -41,6 +41,7 @@ class TokenSignatures:
                 "The same for token ids, of any batch and length.",
                 tuple(tf.TensorSpec(shape, tf.int32, n) for n in self._names),
                 self._tokens,
+                {"sequence_output": "state of every token"},
             ),
             "examples": Signature(
                 "The same for serialized tf.Examples with int64 lists "
@@ -72,9 +73,11 @@ class TokenSignatures:
             dict(zip(self._names, values, strict=True)),
             {n: limit for n, limit in limits.items() if n in self._names},
         )
-        if self._head is None:
-            return self._graph.by_length(self._graph.embed, features)
         # Outputs of a sequence have values for its padding, too.
+        if self._head is None:
+            return self._graph.by_length(
+                self._graph.encode, features, one_width=True
+            )
         return self._graph.predict(
             self._head, features, one_width=self._head.has_sequence_outputs
         )

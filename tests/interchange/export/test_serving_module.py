@@ -49,14 +49,27 @@ def test_tokens_and_examples_are_answered_alike(load, serve):
         np.testing.assert_allclose(
             got["probabilities"][number], want["probabilities"][0], **CLOSE
         )
-        old = serve("classification", "ids", **row)
-        np.testing.assert_array_equal(
-            old["probabilities"], want["probabilities"]
-        )
     text = serve("classification", "text", text=TEXTS[:1])
     np.testing.assert_allclose(
         got["probabilities"][0], text["probabilities"][0], **CLOSE
     )
+
+
+def test_tokens_without_a_task_have_the_states_of_all(load, serve):
+    loaded = load("pretraining")
+    rows = [ids_of(loaded, text, 0)["input_ids"][0] for text in TEXTS[:3]]
+    longest = max(map(len, rows))
+    batch = [
+        ids_of(loaded, t, longest - len(r))
+        for t, r in zip(TEXTS[:3], rows, strict=True)
+    ]
+    features = {n: np.concatenate([b[n] for b in batch]) for n in batch[0]}
+    got = serve("pretraining", "tokens", **features)
+    want = loaded.model.encode(features)
+    for name in ("sequence_output", "pooled_output"):
+        np.testing.assert_allclose(got[name], want[name], **CLOSE)
+    # A text's states have a length of their own.
+    assert "sequence_output" not in serve("pretraining", "embed", text=TEXTS)
 
 
 @pytest.mark.parametrize("head", ["classification", "token_classification"])

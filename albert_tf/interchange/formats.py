@@ -101,13 +101,17 @@ def _save_onnx(loaded: LoadedModel, path: str) -> None:
 def _tokens(
     loaded: LoadedModel,
 ) -> tuple[tf.Module, tf.types.experimental.PolymorphicFunction]:
-    """Returns the weights and the `tokens` signature, without labels."""
+    """Returns the weights and a signature for token ids, without labels.
+
+    It is `states` of a model without a task, else `tokens`.
+    """
     # TensorFlow Text, which the module needs, is not needed elsewhere here.
     from albert_tf.interchange.export.serving_module import ServingModule
 
     # Micro-batches are a loop, which not every runtime has.
     module = ServingModule(loaded, micro_batch_tokens=None)
-    signature = module.described["tokens"]
+    described = module.described
+    signature = described.get("states", described["tokens"])
 
     def tokens(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         return {

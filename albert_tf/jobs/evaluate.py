@@ -16,6 +16,7 @@ from albert_tf.inputs.input_pipeline import (
     masking_of,
     sentence_objective,
 )
+from albert_tf.inputs.prefetch import prefetch
 from albert_tf.inputs.source_schedule import Source
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.records.loss_terms import LossTerm
@@ -76,9 +77,17 @@ def held_out_samples(
     tokenizer: Tokenizer,
     batches: Source,
     outputs_of: Callable[[Batch], Mapping[str, Any]],
+    timeout: float = math.inf,
 ) -> list[MaskedSample]:
-    """Returns the first held-out segments with a model's predictions."""
-    batch = batches.batch(0, range(NUM_SAMPLES))
+    """Returns the first held-out segments with a model's predictions.
+
+    Raises InputStalled where reading them takes more than `timeout` seconds.
+    """
+    (batch,) = prefetch(
+        lambda number: batches.batch(number, range(NUM_SAMPLES)),
+        [0],
+        timeout=timeout,
+    )
     logits = np.asarray(outputs_of(batch)["masked_lm_logits"])
     return masked_samples(tokenizer, batch, logits)
 

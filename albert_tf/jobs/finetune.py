@@ -78,7 +78,7 @@ def run_finetuning(
 
     Raises:
         UserError: for settings, data and weights that do not fit together.
-        RunStopped: when it ends before its last step (see loop.py).
+        RunStopped: when it ends early or after a signal (see loop.py).
     """
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)

@@ -107,7 +107,7 @@ def run_pretraining(
 
     Raises:
         UserError: for settings, shards and weights that do not fit together.
-        RunStopped: when it ends before its last step (see loop.py).
+        RunStopped: when it ends early or after a signal (see loop.py).
     """
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)
@@ -309,6 +309,7 @@ class _Pretraining(Job):
             self.tokenizer,
             self.held_out.at(step - 1),
             lambda batch: self.trainer.outputs(batch, depth),
+            self.runtime.data_timeout_secs,
         )
 
     def conclude(self, step: int) -> None:

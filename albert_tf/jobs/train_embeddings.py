@@ -84,7 +84,7 @@ def run_embedding_training(
 
     Raises:
         UserError: for settings, texts and weights that do not fit together.
-        RunStopped: when it ends before its last step (see loop.py).
+        RunStopped: when it ends early or after a signal (see loop.py).
     """
     runtime = runtime or RuntimeConfig()
     strategy = strategy_for(config, runtime)

@@ -1,5 +1,6 @@
 """Muon and NorMuon as Keras optimizers."""
 
+import re
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -65,8 +66,11 @@ class Muon(SparseGradients, keras.optimizers.Muon):
         super().update_step(gradient, variable, learning_rate)
 
     def _should_use_adamw(self, variable: keras.Variable) -> bool:
-        # A path begins with the model's name, which a user chooses.
-        path = variable.path.partition("/")[2] or variable.path
+        if any(re.search(p, variable.path) for p in self.exclude_layers):
+            return True
+        # A model's name, which a user chooses, comes before that of a layer.
+        rest = variable.path.partition("/")[2]
+        path = rest if "/" in rest else variable.path
         return super()._should_use_adamw(
             types.SimpleNamespace(shape=variable.shape, path=path)
         )

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from albert_tf.config import Log, UserError, listed, require, shown
 from albert_tf.prediction.forms import WORDS, Form, Input
@@ -27,20 +27,20 @@ UNREAD_ROLES = ("label", "labels", "number", "tags", "entities")
 
 def columns_of_texts(
     first: Record,
+    names: Collection[str] | None,
     form: Form,
     columns: Sequence[str],
     of_model: Sequence[str],
     path: str,
     log: Log,
-    is_stream: bool,
 ) -> Roles:
     """Returns the columns of the texts, by the first row.
 
     Those of `--columns`, as `role=name`; else those `of_model`, its task's, if
-    the row has them; else those that the form and the names suggest. The row
-    has the columns of all rows, except in a stream of JSON lines: there those
-    `of_model` stand for a first row without a name of the form. Raises
-    UserError where these are not the texts of the form.
+    `names`, those in any row, have them; else those that the form and the
+    names of the row, those in most rows, suggest. In a stream of JSON lines
+    there are no `names`: those `of_model` stand for a first row without a name
+    of the form. Raises UserError where these are not the texts of the form.
     """
     if columns:
         return _roles(columns, form)
@@ -49,8 +49,9 @@ def columns_of_texts(
     with contextlib.suppress(UserError):
         trained = _roles(of_model, form)
         is_named = not first.values.keys().isdisjoint(form.columns)
-        names = itertools.chain(*trained.values())
-        if (is_stream and not is_named) or first.values.keys() >= {*names}:
+        names = names or ({*first.values} if is_named else None)
+        own = itertools.chain(*trained.values())
+        if names is None or all(name in names for name in own):
             return trained
     return _inferred(first, form, path, log, trained)
 

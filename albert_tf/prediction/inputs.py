@@ -17,6 +17,10 @@ class Table:
         opened: its columns and rows.
         quoting: of its fields, a name of tables.QUOTING.
         has_mark: whether it begins with the byte-order mark of UTF-8.
+        columns: name and type of each column of any row: string, and int64,
+            double or bool where all values in lines of JSON are such. Those of
+            lines on standard input are not known.
+        usual: the names that most rows have.
     """
 
     path: str
@@ -24,6 +28,8 @@ class Table:
     opened: Opened
     quoting: str = Reading.quoting
     has_mark: bool = False
+    columns: Sequence[tuple[str, str]] = ()
+    usual: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -99,17 +99,22 @@ def _record_of(line: _Line) -> Record:
     return json_record((location, text))
 
 
-def json_columns(path: str) -> dict[str, str]:
-    """Returns the columns of any line of a file of JSON lines.
+def json_columns(path: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Returns the columns of any line of a file of JSON, and of most lines.
 
-    Each has the type that holds all its values: int64, double, bool or string.
+    Each of the former has the type that holds all its values: int64, double,
+    bool or string.
     """
     types: dict[str, set[str]] = {}
+    counts: collections.Counter[tuple[str, ...]] = collections.Counter()
     for line in _rows(path):
         with contextlib.suppress(UserError):
-            for name, value in _record_of(line).values.items():
+            values = _record_of(line).values
+            counts[tuple(values)] += 1
+            for name, value in values.items():
                 types.setdefault(name, set()).update(_types(value))
-    return {name: _common_type(found) for name, found in types.items()}
+    found = [(name, _common_type(own)) for name, own in types.items()]
+    return found, [*next(iter(counts.most_common(1)), ((), 0))[0]]
 
 
 def _types(value: Any) -> list[str]:

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from albert_tf.prediction.forms import Input
-from albert_tf.prediction.inputs import Table
-from albert_tf.prediction.json_inputs import json_columns
 from albert_tf.prediction.outputs import cell_of
 from albert_tf.tasks.formats.arrow import ArrowRow, text_of
 from albert_tf.tasks.formats.class_folders import TextFile
@@ -17,17 +15,6 @@ from albert_tf.tasks.formats.json_rows import json_record
 from albert_tf.tasks.formats.json_values import json_text
 from albert_tf.tasks.formats.rows import FILE_COLUMN, LABEL_COLUMN
 from albert_tf.tasks.formats.tables import Row
-
-
-def columns_of(table: Table) -> list[tuple[str, str]]:
-    """Returns the name and type of each column of a table.
-
-    The type is string, and int64, double or bool where all values in lines of
-    JSON are such. The columns of lines on standard input are not known.
-    """
-    if table.opened.columns is not None:
-        return [(name, "string") for name in table.opened.columns]
-    return [] if table.path == "-" else [*json_columns(table.path).items()]
 
 
 def values_of(item: Input, columns: Iterable[str]) -> dict[str, Any]:

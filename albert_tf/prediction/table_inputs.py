@@ -19,12 +19,12 @@ from albert_tf.prediction.input_columns import (
     words_input,
 )
 from albert_tf.prediction.inputs import Inputs, Table
-from albert_tf.prediction.json_inputs import open_json
-from albert_tf.prediction.row_values import columns_of
+from albert_tf.prediction.json_inputs import json_columns, open_json
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import (
     EXTENSIONS,
     JSON_LINES,
+    Opened,
     Reading,
     ending_of,
     has_columns,
@@ -62,11 +62,11 @@ def read_table(
 ) -> Inputs:
     """Returns the inputs in a table, JSON lines or a directory.
 
-    A table is read once to check it, and again row by row. `columns` are
-    `role=name`; by default those of the model's task where the first row has
-    them, or those of the form, or `label` and the others. `quoting` is a name
-    of tables.QUOTING. `lines` are the content of what is no file; they are
-    read once.
+    A file of rows is read once to check it or for its columns, and again row by
+    row. `columns` are `role=name`; by default those of the model's task where
+    any row has them, or those of the form, or `label` and the others, by most
+    rows. `quoting` is a name of tables.QUOTING. `lines` are the content of
+    what is no file; they are read once.
     """
     ending = ending_of(path) if ending is None else ending
     reading = Reading(quoting)
@@ -92,9 +92,19 @@ def read_table(
     else:
         opened = open_rows(path, log, reading, ending=ending, lines=lines)
 
-    table = Table(path, ending, opened, quoting, mark)
+    own, usual = _columns(path, opened, lines)
+    table = Table(path, ending, opened, quoting, mark, own, usual)
     read = functools.partial(_inputs, table, columns, log)
     return Inputs(read, num or opened.num_rows, table)
+
+
+def _columns(
+    path: str, opened: Opened, lines: Iterable[bytes] | None
+) -> tuple[Sequence[tuple[str, str]], Sequence[str]]:
+    """Returns `columns` and `usual` of a Table."""
+    if opened.columns is not None:
+        return [(name, "string") for name in opened.columns], opened.columns
+    return json_columns(path) if lines is None else ([], [])
 
 
 def _inputs(
@@ -106,11 +116,11 @@ def _inputs(
 ) -> Iterator[Input]:
     """Yields the inputs of rows.
 
-    Columns are decided by the names in any row: JSON lines may leave out nulls.
+    The columns of the model's task may be in any row, since JSON lines may
+    leave out nulls, and others in most rows.
     """
     opened = table.opened
-    known = [] if columns else columns_of(table)
-    nulls = {name.strip(): None for name, _ in known}
+    names = {name.strip() for name, _ in table.columns}
     roles: Roles = {}
     for row in opened.rows:
         try:
@@ -121,9 +131,13 @@ def _inputs(
             yield Input(row[1:2], error) if is_line else Input((), error, row)
             continue
         if not roles:
-            first = Record({**nulls, **record.values}, record.location)
+            first = record
+            if table.usual:
+                usual = map(str.strip, table.usual)
+                values = {name: record.values.get(name) for name in usual}
+                first = Record(values, record.location)
             roles = columns_of_texts(
-                first, form, columns, of_model, table.path, log, not nulls
+                first, names, form, columns, of_model, table.path, log
             )
             if opened.columns is not None:
                 # All rows have the same columns.

@@ -14,7 +14,7 @@ from albert_tf.prediction.inputs import Table
 from albert_tf.prediction.modes import Mode
 from albert_tf.prediction.outputs import Rows
 from albert_tf.prediction.parquet_output import write_parquet
-from albert_tf.prediction.row_values import columns_of, values_of
+from albert_tf.prediction.row_values import values_of
 from albert_tf.tasks.formats.rows import JSON_LINES, PARQUET, ending_of
 from albert_tf.tasks.formats.tables import DELIMITERS
 
@@ -57,13 +57,12 @@ def write_table(
         for line in json_rows(rows, mode, table, log):
             file.write(f"{line}\n".encode("utf-8", "backslashreplace"))
         return
-    own = columns_of(table)
-    names = [name for name, _ in own]
+    names = [name for name, _ in table.columns]
     columns = _Columns(mode, labels, {*names})
     columns.report(table.path, log)
     found = ((item, columns.cells(found)) for item, found in rows)
     if ending == PARQUET:
-        write_parquet(file, table, own, columns.types, found)
+        write_parquet(file, table, table.columns, columns.types, found)
         return
     writer = DelimitedWriter(
         file, ending, table, names, columns.types, mode.separator
@@ -77,7 +76,7 @@ def json_rows(rows: Rows, mode: Mode, table: Table, log: Log) -> Iterator[str]:
 
     An error is there where there is one.
     """
-    names = [name for name, _ in columns_of(table)]
+    names = [name for name, _ in table.columns]
     columns = _Columns(mode, None, {*names})
     columns.report(table.path, log)
     for item, prediction in rows:

@@ -83,9 +83,9 @@ def _fitting(
     width = model.hidden_size
     if width >= PAPER_WIDTH:
         if task.paper_settings:
-            # The models of version 2 were pretrained without dropout.
-            is_v1 = model.hidden_dropout_prob > 0
-            changes = {} if is_v1 else task.settings_v2
+            # Models of version 2 were pretrained without dropout.
+            has_dropout = model.hidden_dropout_prob > 0
+            changes = {} if has_dropout else task.settings_v2
             return _paper(task, changes, examples)
         other = _with_own(_OTHER_TASK, task)
         return Recipe(other, f"for a model {width} wide", len(examples))

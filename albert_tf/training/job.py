@@ -185,7 +185,7 @@ class Progress:
         skipped_steps: steps without an update.
         skipped_in_a_row: the latest of them without one in between.
         records_crc32: of the numbers of all records consumed.
-        best: `step` and `value` of the best evaluation.
+        best: the `step` of the best evaluation; empty before any.
         best_evaluation: all of its metrics.
         without_better: evaluations since then.
         finished: whether the run has ended, early perhaps.

@@ -53,9 +53,6 @@ class RunState:
         )
         self._failures = 0
         self.monitor: Monitor | None = None
-        if job.log is print:
-            # A closed pipe must not end the run, as by `print`.
-            job.log = self.log
         # All replicas count, as in the throughput that it is compared with.
         self._peak_flops = (
             _peak_flops(config.precision) * trainer.num_devices()
@@ -79,6 +76,9 @@ class RunState:
         """
         run_dir = self._run_dir
         restored = self._restore_latest()
+        if self.job.log is print:
+            # A closed pipe must not end the run, as by `print`.
+            self.job.log = self.log
         self._apply(changes, resumed=restored is not None)
         if self.progress.finished:
             self.log(

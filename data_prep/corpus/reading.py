@@ -290,7 +290,8 @@ class _FileParser:
         while line:
             whole = line[-1] == "\n" or len(line) <= MAX_LINE_CHARS
             end = len(line) if whole else _last_space(line)
-            if part := self._clean(line[:end].rstrip("\n")).strip():
+            part = line[:end].rstrip("\n").removeprefix(MARK)
+            if part := self._clean(part).strip():
                 yield part
                 blank = False
             line = line[end:]

@@ -256,9 +256,13 @@ def test_lines_with_the_reserved_sign_are_learned(tmp_path, sentences):
 
 
 def test_a_trainer_may_log_before_it_reads(tmp_path, monkeypatch):
-    talkative = "import sys; print('x' * 10**6, file=sys.stderr); " + (
-        "sys.exit('read ' + str(len(sys.stdin.read())))"
-    )
+    # Without a reader it would wait for ever: the alarm ends it.
+    talkative = """
+import signal, sys
+signal.alarm(50)
+print("x" * 10**6, file=sys.stderr)
+sys.exit(f"read {len(sys.stdin.read())}")
+"""
     monkeypatch.setattr(vocabulary, "_TRAINER", talkative)
     # Each is more than a pipe holds.
     with pytest.raises(UserError, match=r"train: read 1000000$"):

@@ -120,6 +120,17 @@ def test_a_models_name_decides_nothing(kind):
     }
 
 
+def test_layers_to_exclude_are_named_as_in_their_paths():
+    head = keras.layers.Dense(2, name="classifier")
+    inputs = keras.Input((3,))
+    # A layer of a functional model has no model's name before it.
+    model = keras.Model(inputs, keras.layers.Dense(4)(head(inputs)))
+    optimizer = Muon(0.01, exclude_layers=["classifier"])
+    optimizer.build(model.trainable_variables)
+    moved = [velocity is None for velocity in optimizer.adam_velocities]
+    assert moved == [False, False, True, False]
+
+
 def test_serialization_of_normuon():
     optimizer = NorMuon(neuron_beta=0.9, compute_dtype="bfloat16", name="mine")
     written = json.dumps(keras.optimizers.serialize(optimizer))

@@ -299,9 +299,8 @@ def test_elements_of_a_json_array(tmp_path):
     assert bad.error.startswith("a.json, line 2: expected the column 'text'")
     path = tmp_path / "a.json"
     path.write_bytes(b'[{"text": "a"},\n{"text": "\xff"}]')
-    inputs = read_table(str(path), (), "csv", print)
     with pytest.raises(UserError, match=r"a.json, line 2: byte 10 is not UTF"):
-        list(inputs.read(SINGLE, ()))
+        read_table(str(path), (), "csv", print)
 
 
 @pytest.mark.parametrize(
@@ -492,6 +491,18 @@ def test_columns_are_those_of_any_line_of_json(tmp_path):
     for first, second in (found, inputs.read(SINGLE, of_model)):
         assert "expected the column 'post', got id, label" in str(first.error)
         assert second.texts == ("c",)
+
+
+def test_a_column_of_few_lines_of_json_is_no_text(tmp_path):
+    """Without columns of the model most lines decide, not the first."""
+    rare = '{"text": "a", "text_pair": "b", "label": "x"}\n'
+    usual = '{"text": "a", "label": "x"}\n'
+    for content in (rare + 2 * usual, 2 * usual + rare):
+        found = of_table(tmp_path, "a.jsonl", content, SINGLE_OR_PAIR)
+        assert [item.texts for item in found] == [("a",)] * 3
+    found = of_table(tmp_path, "a.jsonl", usual + 2 * rare, SINGLE_OR_PAIR)
+    assert "expected the column 'text_pair'" in str(found[0].error)
+    assert found[1].texts == ("a", "b")
 
 
 def test_a_hidden_class_does_not_hide_its_column(tmp_path):

@@ -41,7 +41,7 @@ def test_models_of_the_papers_sizes_get_the_papers_settings(width):
     assert recipe("auto", "RACE", width) == recipe("v2", "RACE", width)
     of_v1 = recipe("v1", "RACE", width)
     assert of_v1.settings == task.paper_settings
-    # The dropout of its pretraining tells the version of a model.
+    # Models of version 2 have no dropout.
     assert recipe("auto", "RACE", width, hidden_dropout_prob=0.1) == of_v1
 
 

@@ -1,4 +1,4 @@
-"""Signatures for token ids: `tokens`, and `examples` (serialized ones)."""
+"""Signatures for token ids: `tokens`, `states`, `examples` (serialized)."""
 
 from collections.abc import Mapping
 
@@ -36,12 +36,18 @@ class TokenSignatures:
         lists = ", ".join(self._names)
         if self._choice_length:
             lists += f", {self._choice_length} ids for each choice in turn"
-        return {
+        inputs = tuple(tf.TensorSpec(shape, tf.int32, n) for n in self._names)
+        states = Signature(
+            "The states of token ids too, of any batch and length.",
+            inputs,
+            self._states,
+            {"sequence_output": "state of every token"},
+        )
+        return ({} if self._head else {"states": states}) | {
             "tokens": Signature(
                 "The same for token ids, of any batch and length.",
-                tuple(tf.TensorSpec(shape, tf.int32, n) for n in self._names),
+                inputs,
                 self._tokens,
-                {"sequence_output": "state of every token"},
             ),
             "examples": Signature(
                 "The same for serialized tf.Examples with int64 lists "
@@ -52,6 +58,21 @@ class TokenSignatures:
         }
 
     def _tokens(self, *values: tf.Tensor) -> Tensors:
+        features = self._checked(values)
+        if self._head is None:
+            return self._graph.by_length(self._graph.embed, features)
+        # Outputs of a sequence have values for its padding, too.
+        return self._graph.predict(
+            self._head, features, one_width=self._head.has_sequence_outputs
+        )
+
+    def _states(self, *values: tf.Tensor) -> Tensors:
+        return self._graph.by_length(
+            self._graph.encode, self._checked(values), one_width=True
+        )
+
+    def _checked(self, values: tuple[tf.Tensor, ...]) -> Tensors:
+        """Returns the features by name; rows may have padding."""
         width = tf.shape(values[0])[-1]
         check = assertion(
             width > self._positions,
@@ -69,17 +90,9 @@ class TokenSignatures:
             "input_mask": 2,
             "p_mask": 2,
         }
-        features = checked_values(
+        return checked_values(
             dict(zip(self._names, values, strict=True)),
             {n: limit for n, limit in limits.items() if n in self._names},
-        )
-        # Outputs of a sequence have values for its padding, too.
-        if self._head is None:
-            return self._graph.by_length(
-                self._graph.encode, features, one_width=True
-            )
-        return self._graph.predict(
-            self._head, features, one_width=self._head.has_sequence_outputs
         )
 
     def _examples(self, examples: tf.Tensor) -> Tensors:

@@ -104,11 +104,14 @@ class HeadLabels:
                 counted = broadcast_weights(weights[output], labels[output]) > 0
             # Scores have the axis of `input_ids` that gives their number.
             like = x["input_ids"] if x else (predicted or {})[output]
+            limit_name = f"classes of the head {head.name}"
+            if head.has_several_labels:
+                limit_name = "values of each label"
             labels[output] = in_range(
                 labelled.label,
                 labels[output],
                 labelled.num_classes(head, ops.shape(like)),
-                f"classes of the head {head.name}",
+                limit_name,
                 counted=counted,
             )
         return labels, weights

@@ -71,7 +71,7 @@ _PICKLE = (
 _NOT_READ = "is not read here, only model.safetensors is"
 # A variant has such other names, as model.fp16.safetensors.
 _RENAMED = "is not read under this name, only model.safetensors is"
-_SHARD = re.compile(r"-\d+-of-\d+\.(safetensors|bin)$")
+_SHARD = re.compile(r"(pytorch_)?model-\d+-of-\d+\.(safetensors|bin)")
 _NO_INDEX = "is one of several files, and their index (*.index.json) is missing"
 GRAPH = "is a model of another runtime, of which no weights are read here"
 # Endings of names: why such a file is not read, and the option with which
@@ -258,7 +258,7 @@ def foreign_weights(names: Sequence[str]) -> Foreign | None:
     for name in first:
         for ending, (fault, option) in _FOREIGN.items():
             if name.endswith(ending):
-                is_shard = _SHARD.search(name)
+                is_shard = _SHARD.fullmatch(name)
                 return Foreign(name, _NO_INDEX if is_shard else fault, option)
     return None
 

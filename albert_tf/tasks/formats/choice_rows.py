@@ -14,8 +14,9 @@ from albert_tf.tasks.formats.race import LETTERS
 from albert_tf.tasks.formats.record import Record, Roles
 from albert_tf.tasks.formats.rows import Rows
 
-# The place of an answer in a question; others are parts of identifiers.
-_BLANK = re.compile(r"(?<!\w)_+(?!\w)")
+# The place of an answer in a question, which may touch a word; others are
+# within identifiers.
+_BLANK = re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")
 
 
 class _Choices(NamedTuple):

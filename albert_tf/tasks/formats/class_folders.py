@@ -33,7 +33,7 @@ def unlabelled_files(directory: str) -> Iterator[TextFile]:
     """Yields the text files right in a directory, sorted, but hidden ones."""
     for name in _names(directory):
         file = TextFile(os.path.join(directory, name), None)
-        if _is_text(file):
+        if _is_text(file) and files.isfile(file.path):
             yield file
 
 
@@ -76,7 +76,7 @@ def _all_files(directory: str) -> Iterator[TextFile]:
 
 
 def _is_text(file: TextFile) -> bool:
-    return file.path.lower().endswith(_ENDINGS) and files.isfile(file.path)
+    return file.path.lower().endswith(_ENDINGS)
 
 
 def _names(directory: str) -> list[str]:

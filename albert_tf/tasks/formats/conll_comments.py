@@ -32,9 +32,9 @@ class Line(NamedTuple):
 
 
 def have_tabs(lines: Iterable[Line]) -> bool:
-    """Returns whether all lines with words, one at least, have a tab."""
+    """Returns whether all lines with words, one at least, have tabs within."""
     plain = [ln for ln in lines if ln.has_word and not ln.has_sign]
-    return bool(plain) and all("\t" in ln.text for ln in plain)
+    return bool(plain) and all("\t" in ln.text.strip() for ln in plain)
 
 
 def without_comments(

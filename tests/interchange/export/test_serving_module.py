@@ -55,7 +55,7 @@ def test_tokens_and_examples_are_answered_alike(load, serve):
     )
 
 
-def test_tokens_without_a_task_have_the_states_of_all(load, serve):
+def test_states_are_those_of_all_tokens(load, serve):
     loaded = load("pretraining")
     rows = [ids_of(loaded, text, 0)["input_ids"][0] for text in TEXTS[:3]]
     longest = max(map(len, rows))
@@ -64,12 +64,15 @@ def test_tokens_without_a_task_have_the_states_of_all(load, serve):
         for t, r in zip(TEXTS[:3], rows, strict=True)
     ]
     features = {n: np.concatenate([b[n] for b in batch]) for n in batch[0]}
-    got = serve("pretraining", "tokens", **features)
+    got = serve("pretraining", "states", **features)
     want = loaded.model.encode(features)
     for name in ("sequence_output", "pooled_output"):
         np.testing.assert_allclose(got[name], want[name], **CLOSE)
-    # A text's states have a length of their own.
-    assert "sequence_output" not in serve("pretraining", "embed", text=TEXTS)
+    vectors = serve("pretraining", "tokens", **features)
+    np.testing.assert_allclose(
+        got["mean_output"], vectors["mean_output"], **CLOSE
+    )
+    assert "sequence_output" not in vectors
 
 
 @pytest.mark.parametrize("head", ["classification", "token_classification"])

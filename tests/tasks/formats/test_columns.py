@@ -434,12 +434,14 @@ def test_choices_in_a_list(lines):
 
 
 def test_blanks_of_a_question_stand_alone(lines):
-    """Any number of underscores is one blank; identifiers have others."""
+    """Any number of underscores is a blank, but within an identifier."""
     value = {"context": "X", "choices": [r"\1", "b"], "label": 0}
     for question, first in (
         ("Is ___ so _?", r"Is \1 so \1?"),
         ("my_var _", r"my_var \1"),
-        ("What is __init__?", r"What is __init__? \1"),
+        ("We know that_ .", r"We know that\1 ."),
+        ("He is _years old", r"He is \1years old"),
+        ("What is my_var?", r"What is my_var? \1"),
     ):
         (found,) = read_choices(
             lines({**value, "question": question}),

@@ -261,6 +261,12 @@ def test_errors(write, content, columns, message):
     assert "\n" not in str(raised.value)
 
 
+def test_tabs_at_the_ends_of_lines_separate_nothing(write):
+    path = write("train.txt", "EU B-ORG\t\nrejects O\t\n")
+    (found,) = read_conll(path)
+    assert found == WordsExample(("EU", "rejects"), ("B-ORG", "O"))
+
+
 def test_a_word_between_tabs_may_hold_blanks(write):
     path = write("train.txt", "# id 9\nNew York\tB-LOC\n Ulm \t\tO\n")
     (found,) = read_conll(path)

@@ -122,7 +122,7 @@ def test_a_row_is_trained_measured_fine_tuned_and_reported(
 
 
 def test_flags_of_bin_pretrain_are_passed_to_it(tmp_path):
-    with mock.patch("experiments.runner.run_units") as run:
+    with mock.patch("bin.reproduce.run_units") as run:
         done = reproduce(
             tmp_path,
             "--table=depth",

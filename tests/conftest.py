@@ -13,7 +13,6 @@ from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from data_prep.vocabulary import train_vocabulary
 
-
 # Beside other work examples may be made slowly.
 settings.register_profile("all", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("all")

@@ -35,7 +35,8 @@ def converted(tmp_path, tiny_tokenizer):
         module = ServingModule(
             load_model_directory(source), micro_batch_tokens=None
         )
-        return module.functions["tokens"], target
+        found = module.functions
+        return found.get("states", found["tokens"]), target
 
     return converted
 

@@ -205,7 +205,7 @@ def _cores(entry: Mapping[str, Any]) -> int:
 def _entries(
     ledger: Ledger, results: Mapping[str, TableResults]
 ) -> list[dict[str, Any]]:
-    """Returns what is recorded of the tables' units, in its order."""
+    """Returns the ledger's entries of the tables' units, in its order."""
     cells = [cell for found in results.values() for cell in found.cells]
     units = in_order([unit for cell in cells for unit in cell.units])
     names = {unit.name for unit in units}

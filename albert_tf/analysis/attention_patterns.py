@@ -18,7 +18,7 @@ def attentions(
 
 
 def mean_distance(weights: np.ndarray) -> np.ndarray:
-    """Returns how far heads look in a text, in tokens, `[layers, heads]`.
+    """Returns the mean attention distance in tokens, `[layers, heads]`.
 
     The mean over its tokens of the distance to what they attend to, by its
     weight. `weights` is `[layers, heads, seq, seq]`, without padding.

@@ -218,7 +218,7 @@ def _others_below_guessing(
 
 
 def margin_above(baseline: float, best: float = 1.0) -> float:
-    """Returns how far above guessing a metric says that a model has learned.
+    """Returns the margin above guessing from which a model has learned.
 
     Less where guessing is nearly `best`: a model without an error has learned.
     """

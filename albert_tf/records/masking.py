@@ -268,8 +268,8 @@ def _choose_words(
     ngram_counts = np.zeros(config.max_ngram + 1, np.int64)
     # Differs from google-research/albert, which may end below its budget:
     # what no n-gram filled is filled with single words. And an n-gram does not
-    # pass the end of a segment: there it would be cut, so that the last two
-    # words are masked more often than here (0.15 and 0.15; 0.13 and 0.09).
+    # pass the end of a segment: there it would be cut, so that the last words
+    # of a segment are masked more often than here.
     for lengths in (ngrams, np.ones_like(ngrams)):
         _fill_budgets(words, order, lengths, remaining, free, ngram_counts)
     ngram_counts[0] = 0  # where nothing fitted

@@ -423,6 +423,7 @@ def test_other_hosts_than_allowed_are_refused(stub):
 
 def evaluated(client, code):
     """Returns the output of code in the scope of the page's script."""
+    # No other part of the project needs node, and pip does not install it.
     if not (node := shutil.which("node")):
         pytest.skip("the page's script needs node")
     (script,) = re.findall(

@@ -152,6 +152,8 @@ class SignatureGraph:
         by_length: see length_groups.py.
         embed: returns the vectors of features; one function in all signatures,
             as those of the heads are.
+        encode: returns these vectors, and the states of all tokens, `[batch,
+            seq, hidden]`.
     """
 
     def __init__(

@@ -48,6 +48,29 @@ class CompositeLayer(keras.layers.Layer):
         self.built = True
 
 
+class Dense(keras.layers.Dense):
+    """Keras' dense layer, whose low-rank adapter learns after a load too."""
+
+    def load_own_variables(self, store: Mapping) -> None:
+        """Loads the weights, which an adapter's product was added to.
+
+        Keras then sets both factors to 0, where neither has a gradient.
+        """
+        a = keras.ops.copy(self.lora_kernel_a) if self.lora_enabled else None
+        super().load_own_variables(store)
+        if a is not None:
+            self.lora_kernel_a.assign(a)
+
+    def quantize(
+        self,
+        mode: str | None = None,
+        type_check: bool = True,
+        config: object = None,
+    ) -> None:
+        """Quantizes the weights, which Keras refuses in other subclasses."""
+        super().quantize(mode, type_check=False, config=config)
+
+
 class ConfiguredLayer(CompositeLayer):
     """A layer whose constructor takes the architecture."""
 
@@ -67,7 +90,7 @@ class ConfiguredLayer(CompositeLayer):
 
         It reads hidden states, or vectors of `input_width`.
         """
-        layer = keras.layers.Dense(
+        layer = Dense(
             width,
             kernel_initializer=initializer(self.config, scale),
             name=name,

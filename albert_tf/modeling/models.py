@@ -233,7 +233,9 @@ class AlbertModel(PretrainedModel):
         with `output_hidden_states`; other arguments are AlbertEncoder's.
         """
         features = self.checked(
-            features, with_heads=False, in_graph=not training
+            features,
+            with_heads=False,
+            in_graph=not training or dropout_keys is None,
         )
         outputs = self.encoder(
             _encoder_rows(features),
@@ -283,7 +285,9 @@ class AlbertModel(PretrainedModel):
             UserError: for features that do not fit, heads_only with other
                 outputs, or more applications than there are.
         """
-        features = self.checked(features, in_graph=not training)
+        features = self.checked(
+            features, in_graph=not training or dropout_keys is None
+        )
         rows = _encoder_rows(features)
         positions = self._positions_of_heads(features)
         read_positions = None
@@ -318,8 +322,8 @@ class AlbertModel(PretrainedModel):
         """Returns the features with defaults, see `checked_features`.
 
         Those of the encoder alone unless `with_heads`.
-        A graph that trains asserts nothing in `call`: the check of its batches
-        is beside it (`CheckedSteps`, the input pipeline).
+        A graph that trains with dropout keys asserts nothing in `call`: the
+        input pipeline has checked its batches.
         """
         return checked_features(
             features,

@@ -17,7 +17,7 @@ import numpy as np
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.kernels import compiled, to_dense, traced
+from albert_tf.modeling.kernels import compiled, traced
 from albert_tf.optim.sparse_gradients import SparseGradients
 from albert_tf.optim.variable_rules import (
     EXCLUDED_PATTERNS,
@@ -201,7 +201,7 @@ class Lamb(SparseGradients):
             large=math.prod(momentum.shape) > MAX_UNCOMPILED,
         )
         m, v, update, ratio = traced(_update, rule)(
-            to_dense(gradient),
+            gradient,
             momentum,
             velocity,
             variable,

@@ -215,16 +215,17 @@ def test_positions_out_of_range():
         model_of("AlbertForMaskedLM")(batch)
 
 
-def test_a_graph_that_trains_has_no_assertions():
+def test_a_graph_of_the_trainer_has_no_assertions():
     """The trainer's batches are known to be right; its step pays nothing."""
     model, features = model_of(NAME), inputs_of()
     features = {k: tf.constant(v, tf.int32) for k, v in features.items()}
+    keys = tf.cast(tf.range(len(features["input_ids"])), tf.uint32)
 
-    def assertions(training):
-        function = tf.function(lambda f: model(f, training=training))
+    def assertions(**options):
+        function = tf.function(lambda f: model(f, **options))
         graph = function.get_concrete_function(features).graph
         return sum(op.type == "Assert" for op in graph.get_operations())
 
-    assert assertions(True) == 0
+    assert assertions(training=True, dropout_keys=keys) == 0
     # One each for ids, segments and mask.
-    assert assertions(False) == 3
+    assert assertions(training=False) == assertions(training=True) == 3

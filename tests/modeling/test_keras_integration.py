@@ -236,7 +236,7 @@ def test_a_model_without_loss_or_labels_is_refused():
     for kind in (AlbertModel, AlbertForSentenceEmbedding):
         model = kind(SMALL)
         for y in (None, batch["label_ids"]):
-            with pytest.raises(UserError, match="no head with a loss; give"):
+            with pytest.raises(UserError, match="no head with a loss: give"):
                 model.compute_loss(batch, y, y_pred=model(batch))
 
 

@@ -7,6 +7,7 @@ import pickle
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from numpy_albert import SMALL, random_features, randomise
 from test_heads import ENCODER_INPUTS
 
@@ -249,6 +250,57 @@ def test_changed_layers_are_saved_with_the_model(name, tmp_path):
     np.testing.assert_array_equal(copied(FEATURES)["logits"], expected)
 
 
+def test_a_model_around_ours_refuses_ids_out_of_range_in_training():
+    inputs = {
+        "input_ids": keras.Input((None,), dtype="int32", name="input_ids")
+    }
+    model = keras.Model(inputs, AlbertForClassification(SMALL, 2)(inputs))
+    model.compile(
+        "sgd",
+        loss={
+            "logits": keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True
+            )
+        },
+        jit_compile=False,
+    )
+    batch = {"input_ids": IDS + SMALL.vocab_size}
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="must be from 0 to below vocab_s"
+    ):
+        model.fit(batch, {"logits": np.array([0, 1, 1, 0])}, verbose=0)
+
+
+def test_predict_keeps_what_heads_return_but_not_all_states():
+    assert set(classifier().predict(FEATURES, verbose=0)) == {
+        "logits",
+        "pooled_output",
+    }
+    assert "sequence_output" in AlbertModel(SMALL).predict(FEATURES, verbose=0)
+
+
+def test_a_subclass_reads_labels_and_options_of_its_base(tmp_path):
+    class Labelled(AlbertForClassification):
+        pass
+
+    class Answering(AlbertForAnswerableQuestions):
+        pass
+
+    AlbertForClassification(SMALL, labels=["bad", "good"]).save_pretrained(
+        tmp_path / "labelled"
+    )
+    assert Labelled.from_pretrained(tmp_path / "labelled").labels == [
+        "bad",
+        "good",
+    ]
+    options = {"start_n_top": 3}
+    AlbertForAnswerableQuestions(SMALL, head_options=options).save_pretrained(
+        tmp_path / "answering"
+    )
+    again = Answering.from_pretrained(tmp_path / "answering")
+    assert again.head_options["start_n_top"] == 3
+
+
 @pytest.mark.slow
 def test_an_adapted_model_trains_its_adapters_also_after_loading(tmp_path):
     model = classifier()
@@ -266,6 +318,10 @@ def test_an_adapted_model_trains_its_adapters_also_after_loading(tmp_path):
     optimizers = (again.optimizer.variables, model.optimizer.variables)
     for one, two in zip(*optimizers, strict=True):
         np.testing.assert_array_equal(one, two)
+    query = again.encoder.blocks[0].attention.query
+    assert not np.any(query.lora_kernel_b)
+    again.fit(FEATURES, labels, verbose=0)
+    assert np.all(query.lora_kernel_b)
 
 
 def test_adapters_are_merged_into_the_files_of_save_pretrained(tmp_path):

@@ -463,18 +463,34 @@ def test_plain_variables_of_tensorflow_are_updated_alike():
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"loss_scale_factor": 128.0},
+        {"clipnorm": 0.5},
+        {"clipvalue": 0.1},
+        {"global_clipnorm": 0.5},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("kind", [Lamb, Muon, NorMuon])
-def test_loss_scale_factor_divides_the_rows_of_an_embedding_too(kind):
+def test_a_word_that_occurs_often_has_the_sum_as_its_gradient(kind, options):
+    """Keras clips and squares the occurrences one by one."""
+    rows = tf.IndexedSlices(
+        tf.constant([[1.0, -2.0]] * 9 + [[0.5, 0.25]]),
+        tf.constant([2] * 9 + [0]),
+        (3, 2),
+    )
+    dense = tf.constant([[0.5, 0.25], [0.0, 0.0], [9.0, -18.0]])
     found = []
-    for factor in (None, 128.0):
-        table = keras.Variable(np.ones((3, 2), "float32"))
-        optimizer = kind(0.1, loss_scale_factor=factor)
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.gather(table.value, [0, 2, 2]))
-            loss = optimizer.scale_loss(loss)
-        gradient = tape.gradient(loss, table.value)
-        assert isinstance(gradient, tf.IndexedSlices)
-        optimizer.apply([gradient], [table])
-        found.append(np.array(table))
-    assert (found[0] != 1.0).any()
-    np.testing.assert_allclose(*found, rtol=1e-6)
+    for gradient in (rows, dense):
+        table = keras.Variable(np.ones((3, 2), "float32"), name="embeddings")
+        optimizer = kind(0.1, **options)
+        for _ in range(2):
+            optimizer.apply([gradient], [table])
+        state = [np.array(v) for v in optimizer.variables[2:]]
+        found.append([np.array(table), *state])
+    assert (found[0][0] != 1.0).any()
+    for sparse, full in zip(*found, strict=True):
+        np.testing.assert_array_equal(sparse, full)

@@ -45,7 +45,7 @@ def alone(values: Any) -> Any:
     return values
 
 
-def weights_of_classes(given: Any, classes: int | None) -> dict[int, float]:
+def weights_of_classes(given: Any, classes: int) -> dict[int, float]:
     """Returns the weight of every class, 1 where none is given.
 
     Raises:
@@ -56,19 +56,15 @@ def weights_of_classes(given: Any, classes: int | None) -> dict[int, float]:
         "class_weight must be a dictionary from numbers of classes to weights; "
         f"it is {given!r}.",
     )
-    limit = classes or math.inf
     for number, weight in given.items():
         require(
             isinstance(number, int | np.integer)
-            and 0 <= int(number) < limit
+            and 0 <= int(number) < classes
             and isinstance(weight, int | float | np.number)
             and 0 <= float(weight) < math.inf,
             f"class_weight has {number!r}: {weight!r}; it takes numbers of "
-            f"classes from 0 to below {limit}, and finite weights from 0 on.",
+            f"classes from 0 to below {classes}, and finite weights from 0 on.",
         )
-    weights = {
-        number: float(given.get(number, 1))
-        for number in range(classes or int(max(given, default=0)) + 1)
-    }
+    weights = {number: float(given.get(number, 1)) for number in range(classes)}
     require(any(weights.values()), "class_weight has no weight above 0.")
     return weights

@@ -19,6 +19,17 @@ from albert_tf.modeling.heads.spans import END_NEEDS_START
 from albert_tf.modeling.losses import WeightedSum, broadcast_weights
 
 _DATA = ("x", "y", "sample_weight")
+# Losses of Keras that have no form for logits.
+_OF_PROBABILITIES = (
+    keras.losses.KLDivergence,
+    keras.losses.kl_divergence,
+    keras.losses.Dice,
+    keras.losses.dice,
+    keras.losses.Tversky,
+    keras.losses.tversky,
+    keras.losses.CategoricalGeneralizedCrossEntropy,
+    keras.losses.categorical_generalized_cross_entropy,
+)
 
 
 class FittableModel(CheckedSteps):
@@ -134,6 +145,18 @@ class FittableModel(CheckedSteps):
             return x, y, sample_weight
         return self._labels().by_name(x, y or {}, sample_weight)
 
+    def predict_step(self, *args: Any) -> Any:
+        """Returns the outputs of Keras' step, for `predict`.
+
+        It keeps those of all batches: not the states of all tokens, unless
+        there are no heads.
+        """
+        made = super().predict_step(*args)
+        outputs = made[0] if isinstance(made, tuple) else made
+        if self.head_names and isinstance(outputs, dict):
+            outputs.pop("sequence_output", None)
+        return made
+
     def _is_on_one_device(self) -> bool:
         # Only models on TensorFlow have this attribute.
         strategy = getattr(self, "distribute_strategy", None)
@@ -188,8 +211,8 @@ class FittableModel(CheckedSteps):
         label; or from the features.
 
         Raises:
-            UserError: on several devices, for features, labels and weights that
-                do not fit, and where there is no loss.
+            UserError: on several devices, for labels and weights that do not
+                fit, and where there is no loss.
         """
         require(
             self._is_on_one_device(),
@@ -197,10 +220,8 @@ class FittableModel(CheckedSteps):
             "replica alike. bin.pretrain and bin.finetune train on several "
             "with --strategy.",
         )
-        if training and x is not None:
-            self.checked(x, in_graph=True)
         if self._compile_loss is not None:
-            _refuse_probabilities(self._compile_config.config["loss"])
+            self._refuse_probabilities()
             compared = self._for_keras(
                 x, y, y_pred, sample_weight, weighted=True
             )
@@ -214,8 +235,9 @@ class FittableModel(CheckedSteps):
         losses = [ops.sum(loss) for loss in self.losses]
         require(
             bool(losses or self._labels().outputs),
-            f"{type(self).__name__} has no head with a loss; give compile() "
-            "one, or train another model class.",
+            f"{type(self).__name__} has no head with a loss: give compile() "
+            "one, or train another model class, embeddings by "
+            "bin.train_embeddings.",
         )
         labels, weights = self._labels().in_range(x, y, sample_weight, y_pred)
         pairs: list[WeightedSum] = []
@@ -233,6 +255,24 @@ class FittableModel(CheckedSteps):
         """
         with self._loss_tracker.step():
             return super()._compute_loss(*args, **kwargs)
+
+    def _refuse_probabilities(self) -> None:
+        """Raises UserError for a loss of probabilities, as Keras' are.
+
+        The heads give logits, which it would clip to the range from 0 to 1.
+        """
+        outputs = self._labels().outputs.values()
+        of_numbers = all(not own.num_classes for _, own in outputs)
+        for loss in keras.tree.flatten(self._compile_config.config["loss"]):
+            name = loss if isinstance(loss, str) else None
+            name = name or getattr(loss, "__name__", type(loss).__name__)
+            require(
+                not _takes_probabilities(loss, of_numbers=of_numbers),
+                f"The loss {name} takes probabilities, and the model gives "
+                "logits: give compile() a loss with from_logits=True, as "
+                "CategoricalCrossentropy(from_logits=True) for one-hot labels, "
+                "or none, for the model's own.",
+            )
 
     def compute_metrics(
         self, x: dict, y: object, y_pred: dict, sample_weight: object = None
@@ -316,22 +356,19 @@ def _of_vectors(output: str, weights: Any, predicted: Tensor) -> Tensor:
     return broadcast_weights(weights, predicted[..., 0])
 
 
-def _refuse_probabilities(losses: Any) -> None:
-    """Raises UserError for a loss of probabilities, as Keras' are by default.
-
-    The heads give logits, which it would clip to the range from 0 to 1.
-    """
-    for loss in keras.tree.flatten(losses):
-        found = keras.losses.get(loss) if isinstance(loss, str) else loss
-        name = getattr(found, "__name__", type(found).__name__)
-        of_logits = getattr(found, "from_logits", None)
-        if of_logits is None and inspect.isfunction(found):
-            parameters = inspect.signature(found).parameters
-            if "from_logits" in parameters:
-                of_logits = parameters["from_logits"].default
-        require(
-            of_logits is not False,
-            f"The loss {name} takes probabilities, and the model gives logits: "
-            "give compile() the loss of Keras with from_logits=True, or none, "
-            "for the model's own.",
-        )
+def _takes_probabilities(loss: Any, *, of_numbers: bool) -> bool:
+    """Returns whether a loss of Keras is of probabilities, or of rates."""
+    if isinstance(loss, str):
+        if loss in ("crossentropy", "ce"):  # Keras chooses by the shapes.
+            return True
+        loss = keras.losses.get(loss)
+    kind = loss if inspect.isfunction(loss) else type(loss)
+    if kind in _OF_PROBABILITIES:
+        return True
+    if kind in (keras.losses.Poisson, keras.losses.poisson):
+        return not of_numbers
+    of_logits = getattr(loss, "from_logits", None)
+    if inspect.isfunction(loss):
+        parameter = inspect.signature(loss).parameters.get("from_logits")
+        of_logits = parameter and parameter.default
+    return of_logits is False

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from albert_tf.config import require
+from albert_tf.config import UserError, require
 from albert_tf.modeling.fitting.data import (
     alone,
     as_arrays,
@@ -168,11 +168,15 @@ class HeadLabels:
             f"{self._model} has many labels in an example. Give their weights "
             "as sample_weight, in the shape of the labels.",
         )
-        require(
-            labelled.num_classes is not None,
-            f"class_weight weighs classes, and {self._model} predicts numbers: "
-            "give sample_weight, a weight for each example.",
-        )
+        # How many choices there are, the features alone know.
+        of_head = labelled.num_classes
+        classes = of_head(head, (None, None)) if of_head else None
+        if classes is None:
+            raise UserError(
+                f"class_weight weighs classes, and {self._model} predicts "
+                "numbers or chooses: give sample_weight, a weight for each "
+                "example."
+            )
 
         def with_array(*batch: object) -> tuple:
             x, y, weights = keras.utils.unpack_x_y_sample_weight(batch)
@@ -187,12 +191,13 @@ class HeadLabels:
             x = x.map(with_array)
         elif isinstance(x, keras.utils.PyDataset):
             require(
-                len(x[0]) > 1 and hasattr(x[0][1], "shape"),
+                not isinstance(x[0], Mapping)
+                and len(x[0]) > 1
+                and hasattr(x[0][1], "shape"),
                 "With class_weight a PyDataset has batches (features, labels), "
                 "where the labels are an array; or give weights with each "
                 "batch: (features, labels, sample_weight).",
             )
-        classes = getattr(head, "num_labels", None)
         return (x, y), weights_of_classes(class_weight, classes)
 
     def _only_label(self, y: object) -> dict:

@@ -30,16 +30,51 @@ _COUNTS = (
     "FalsePositives",
     "FalseNegatives",
 )
+_AT_A_THRESHOLD = (
+    "PrecisionAtRecall",
+    "RecallAtPrecision",
+    "SensitivityAtSpecificity",
+    "SpecificityAtSensitivity",
+)
+_OF_ONE_CLASS = (
+    "CategoricalAccuracy",
+    "CategoricalCrossentropy",
+    "F1Score",
+    "FBetaScore",
+    "IoU",
+    "MeanIoU",
+    "OneHotIoU",
+    "OneHotMeanIoU",
+    "SparseCategoricalAccuracy",
+    "SparseCategoricalCrossentropy",
+    "SparseTopKCategoricalAccuracy",
+    "TopKCategoricalAccuracy",
+)
+_OF_SEVERAL_CLASSES = (
+    *_COUNTS,
+    "AUC",
+    "BinaryAccuracy",
+    "BinaryCrossentropy",
+    "BinaryIoU",
+    "Precision",
+    "Recall",
+)
 # Metrics that take no logits, whatever they are made with.
 _NEVER: dict[str, dict] = dict.fromkeys(
     (
+        *_AT_A_THRESHOLD,
         "Accuracy",
+        "ConcordanceCorrelation",
         "KLDivergence",
+        "LogCoshError",
+        "MeanAbsoluteError",
+        "MeanAbsolutePercentageError",
+        "MeanSquaredError",
+        "MeanSquaredLogarithmicError",
+        "PearsonCorrelation",
         "Poisson",
-        "PrecisionAtRecall",
-        "RecallAtPrecision",
-        "SensitivityAtSpecificity",
-        "SpecificityAtSensitivity",
+        "R2Score",
+        "RootMeanSquaredError",
     ),
     _NONE,
 )
@@ -68,23 +103,7 @@ _ARGUMENTS: dict[Any, tuple[str, dict[str, dict]]] = {
     weighted_binary_cross_entropy: (
         "logits of labels, each there or not",
         _NEVER
-        | dict.fromkeys(
-            (
-                "CategoricalAccuracy",
-                "CategoricalCrossentropy",
-                "F1Score",
-                "FBetaScore",
-                "IoU",
-                "MeanIoU",
-                "OneHotIoU",
-                "OneHotMeanIoU",
-                "SparseCategoricalAccuracy",
-                "SparseCategoricalCrossentropy",
-                "SparseTopKCategoricalAccuracy",
-                "TopKCategoricalAccuracy",
-            ),
-            _NONE,
-        )
+        | dict.fromkeys(_OF_ONE_CLASS, _NONE)
         | dict.fromkeys((*_COUNTS, "Precision", "Recall"), _AT_ZERO)
         | {
             "AUC": _FROM_LOGITS,
@@ -96,6 +115,9 @@ _ARGUMENTS: dict[Any, tuple[str, dict[str, dict]]] = {
     weighted_squared_error: (
         "a number for each text",
         dict.fromkeys(
+            (*_AT_A_THRESHOLD, *_OF_ONE_CLASS, *_OF_SEVERAL_CLASSES), _NONE
+        )
+        | dict.fromkeys(
             ("ConcordanceCorrelation", "PearsonCorrelation"), _OVER_ROWS
         ),
     ),
@@ -158,8 +180,8 @@ def _check_arguments(
         return
     needed = arguments[name]
     advice = ", ".join(f"{key}={value}" for key, value in needed.items()) or (
-        "probabilities, in an update_state of your own (docs/library.md has "
-        "one), or take another metric"
+        "what it measures, in an update_state of your own (docs/library.md "
+        "has one), or take another metric"
     )
     require(
         bool(needed)

@@ -314,7 +314,7 @@ def restore_model(
     description = stored.description
     if kind.head_names and not allow_missing:
         description.require_kind()
-    is_same = kind.__name__ in description.kinds
+    is_same = any(c.__name__ in description.kinds for c in kind.__mro__)
     own = description.labels if is_same and kind.takes_labels() else None
     if labels is None and num_labels in (None, len(own or ())):
         num_labels, labels = None, own

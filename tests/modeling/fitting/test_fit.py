@@ -311,6 +311,13 @@ class Batches(keras.utils.PyDataset):
         return keras.tree.map_structure(lambda v: v[rows], self.parts)
 
 
+class BatchesOfFeatures(Batches):
+    """Batches that are dictionaries, as Keras takes them too."""
+
+    def __getitem__(self, number):
+        return super().__getitem__(number)[0]
+
+
 def generated(*parts):
     for start in range(0, ROWS, 4):
         yield keras.tree.map_structure(
@@ -507,11 +514,14 @@ def test_class_weights_that_cannot_be_used(classified):
     ):
         with pytest.raises(UserError, match=text):
             model.fit(inputs, y, class_weight=given, verbose=0)
-    for data in (Batches(inputs | {"label_ids": y}), Batches(inputs, {"y": y})):
+    among_features = Batches(inputs | {"label_ids": y})
+    alone = BatchesOfFeatures(inputs | {"label_ids": y})
+    for data in (among_features, alone, Batches(inputs, {"y": y})):
         with pytest.raises(UserError, match="a PyDataset has batches"):
             model.fit(data, class_weight=CLASS_WEIGHT, verbose=0)
     for name, text in (
         ("AlbertForRegression", "AlbertForRegression predicts numbers"),
+        ("AlbertForMultipleChoice", "predicts numbers or chooses"),
         ("AlbertForQuestionAnswering", "many labels in an example"),
     ):
         batch, _ = parted(name)
@@ -588,6 +598,10 @@ def test_strings_are_refused(classified):
         "sparse_categorical_crossentropy",
         {"logits": keras.losses.sparse_categorical_crossentropy},
         keras.losses.SparseCategoricalCrossentropy(),
+        "crossentropy",
+        "poisson",
+        keras.losses.KLDivergence(),
+        keras.losses.dice,
     ],
 )
 def test_losses_of_probabilities_are_refused(loss):
@@ -595,6 +609,12 @@ def test_losses_of_probabilities_are_refused(loss):
     model = compiled(NAME, loss=loss)
     with pytest.raises(UserError, match="gives logits: give .* from_logits=T"):
         model.evaluate(inputs, labels, verbose=0)
+
+
+def test_the_loss_of_a_rate_fits_numbers():
+    inputs, labels = parted("AlbertForRegression")
+    model = compiled("AlbertForRegression", loss="poisson")
+    assert model.evaluate(inputs, labels, verbose=0) is not None
 
 
 MULTI_LABEL = "AlbertForMultiLabelClassification"
@@ -609,10 +629,14 @@ def one_hot(y):
 @pytest.mark.parametrize(
     ("name", "metric", "text"),
     [
-        (NAME, METRICS.AUC(), "AUC .* classes.: give it probabilities, in an"),
-        (NAME, METRICS.AUC(from_logits=True), "AUC .* probabilities, in an"),
+        (
+            NAME,
+            METRICS.AUC(),
+            "AUC .* classes.: give it what it measures, in an",
+        ),
+        (NAME, METRICS.AUC(from_logits=True), "AUC .* what it measures, in an"),
         (NAME, "precision", r"Precision .* \(logits of classes\): .* top_k=1"),
-        (NAME, "Poisson", "Poisson .*: give it probabilities, in an"),
+        (NAME, "Poisson", "Poisson .*: give it what it measures, in an"),
         (NAME, METRICS.binary_accuracy, "BinaryAccuracy .* take another m"),
         (NAME, METRICS.MeanIoU(LABELS), "MeanIoU .*: give it sparse_y_pred=F"),
         (
@@ -624,6 +648,8 @@ def one_hot(y):
         (MULTI_LABEL, METRICS.AUC(), "AUC .* or not.: give it from_logits=T"),
         (MULTI_LABEL, METRICS.Recall(), "Recall .*: give it thresholds=0."),
         (MULTI_LABEL, "accuracy", "CategoricalAccuracy .* take another metric"),
+        (MULTI_LABEL, "mse", "MeanSquaredError .* take another metric"),
+        ("AlbertForRegression", "accuracy", "Accuracy .* take another metric"),
         (
             "AlbertForRegression",
             METRICS.PearsonCorrelation(),

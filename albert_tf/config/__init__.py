@@ -1,6 +1,7 @@
 """Settings: their fields, the dataclasses, the presets."""
 
 from albert_tf.config.data import (
+    PART_LENGTHS,
     FeatureConfig,
     MaskingConfig,
     PretrainingDataConfig,

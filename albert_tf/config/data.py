@@ -188,6 +188,10 @@ class FeatureConfig(Section):
     )
 
 
+# Lengths of parts of a sequence.
+PART_LENGTHS = ("max_query_length", "doc_stride", "max_choice_length")
+
+
 def lengths_within(
     config: FeatureConfig, names: Iterable[str]
 ) -> dict[str, int]:

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from albert_tf.config import (
+    PART_LENGTHS,
     FeatureConfig,
     Log,
     ModelConfig,
@@ -295,5 +296,9 @@ def _read(
 
 def _shortened(task: TaskRecord, max_seq_length: int) -> TaskRecord:
     shorter = min(task.features.max_seq_length, max_seq_length)
-    features = override(task.features, {"max_seq_length": shorter})
-    return dataclasses.replace(task, features=features)
+    lengths = {"max_seq_length": shorter}
+    if shorter < task.features.max_seq_length:
+        # A question leaves its paragraph room, and windows overlap.
+        for name in PART_LENGTHS:
+            lengths[name] = min(getattr(task.features, name), shorter // 2)
+    return dataclasses.replace(task, features=override(task.features, lengths))

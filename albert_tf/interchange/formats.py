@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from albert_tf.config import ModelConfig, shares_whole_groups
+from albert_tf.config import ModelConfig, UserError, shares_whole_groups
 from albert_tf.interchange import google_tf1, keras_hub
 from albert_tf.interchange.model_directory import (
     LoadedModel,
@@ -90,12 +90,23 @@ def _save_litert(loaded: LoadedModel, path: str, *, int8: bool = False) -> None:
 
 
 def _save_onnx(loaded: LoadedModel, path: str) -> None:
-    """Writes the `tokens` signature, with tf2onnx."""
+    """Writes the `tokens` signature, with tf2onnx; raises UserError.
+
+    It writes operations that ONNX lacks as they are.
+    """
     tf2onnx = importlib.import_module("tf2onnx")
+    checker = importlib.import_module("onnx.checker")
     _, function = _tokens(loaded)
     tf2onnx.convert.from_function(
         function, function.input_signature, opset=18, output_path=path
     )
+    try:
+        checker.check_model(path)
+    except checker.ValidationError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"The model cannot be written as ONNX: {reason}"
+        ) from error
 
 
 def _tokens(

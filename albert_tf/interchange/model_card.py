@@ -279,7 +279,8 @@ def _usage(loaded: LoadedModel, facts: CardFacts) -> Iterator[str]:
         yield "transformers opens the encoder, without the head:\n"
     yield f"```python\n{_code(loaded, facts.path or facts.name)}```\n"
     head = _head(loaded) or Head
-    text = repr(head.example_text)
+    is_pair = loaded.task and loaded.task.pairs
+    text = repr("A text.\tAnother text." if is_pair else head.example_text)
     if "\\t" in text:
         # A shell reads escapes after a dollar alone.
         text = f"${text}"

@@ -7,6 +7,7 @@ import dataclasses
 import os
 
 from albert_tf.config import (
+    PART_LENGTHS,
     FeatureConfig,
     ModelConfig,
     UserError,
@@ -63,8 +64,7 @@ class LoadedModel:
         if self.task:
             return self.task.features
         config = FeatureConfig(max_seq_length=self.max_seq_length)
-        names = ("max_query_length", "doc_stride", "max_choice_length")
-        return override(config, lengths_within(config, names))
+        return override(config, lengths_within(config, PART_LENGTHS))
 
     def require_head(self, head: str, path: str, advice: str) -> None:
         """Raises UserError when the model has no such head."""

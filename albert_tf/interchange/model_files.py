@@ -31,9 +31,17 @@ TOKENIZER_FILES = (
     tokenizer_base.ADDED_FILE,
 )
 MODEL_FILES = (pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE)
-# The files that `save_model_directory` writes.
+# The files that `save_model_directory` writes, and of other libraries those
+# that would change how a model in their place is read.
 FILES = frozenset(
-    (*TOKENIZER_FILES, *MODEL_FILES, *sentence_modules.FILES, TASK_FILE)
+    (
+        *TOKENIZER_FILES,
+        *MODEL_FILES,
+        *sentence_modules.FILES,
+        TASK_FILE,
+        sentence_modules.SETTINGS_FILE,
+        "special_tokens_map.json",
+    )
 )
 # Suffix of a directory while another is renamed to its name.
 _OLD = ".old"

@@ -1,5 +1,6 @@
 """Base classes of layers."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,8 @@ serializable = keras.saving.register_keras_serializable(package="albert_tf")
 
 ACTIVATIONS: dict[str, Callable] = {
     "gelu": lambda x: keras.activations.gelu(x, approximate=True),
-    "gelu_exact": lambda x: keras.activations.gelu(x, approximate=False),
+    # ONNX lacks the complementary error function, which Keras' has.
+    "gelu_exact": lambda x: 0.5 * x * (1.0 + keras.ops.erf(x / math.sqrt(2))),
     "relu": keras.activations.relu,
 }
 

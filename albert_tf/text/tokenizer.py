@@ -24,6 +24,7 @@ from albert_tf.text.tokenizer_base import (
     CONFIG_FILE,
     JSON_FILE,
     MAX_VOCABULARY_BYTES,
+    SPECIAL_PIECES,
     AddedToken,
     Tokenizer,
 )
@@ -88,11 +89,16 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     directory = path if files.isdir(path) else os.path.dirname(path)
     config_path = os.path.join(directory, CONFIG_FILE)
     config = read_json(config_path) if files.exists(config_path) else {}
+    json_path = os.path.join(directory, JSON_FILE)
+    has_json = files.isfile(json_path)
+    cut = (read_json(json_path) if has_json else {}).get("truncation")
+    by_json = cut.get("direction") if isinstance(cut, dict) else None
+    side = config.get("truncation_side", by_json)
     require(
-        config.get("truncation_side") != "left",
-        f"{config_path}: truncation_side=left cuts the beginnings of long "
-        "texts; here their ends are cut, as with right. Change it there if "
-        "that is what you want.",
+        str(side).lower() != "left",
+        f"{json_path if side == by_json else config_path}: truncation on the "
+        "left cuts the beginnings of long texts; here their ends are cut, as "
+        "with right. Change it there if that is what you want.",
     )
     if not files.isdir(path):
         return _opened(path, config, config_path)
@@ -127,6 +133,7 @@ def _opened(path: str, config: dict[str, Any], config_path: str) -> Tokenizer:
     else:
         vocabulary = read_at_most(path, MAX_VOCABULARY_BYTES)
     if not is_run:
+        _check_roles(kind, config, config_path)
         settings = settings | _configured(kind, config, config_path)
     tokenizer = kind(vocabulary, source=path, **settings)
     if added is None:
@@ -214,6 +221,21 @@ def _check_class(path: str, config: dict[str, Any]) -> None:
     )
 
 
+def _check_roles(
+    kind: type[Tokenizer], config: dict[str, Any], path: str
+) -> None:
+    """Raises UserError for other pieces in the roles of special ones."""
+    for role, ours in kind.special_tokens.items():
+        given = config.get(role)
+        name = given.get("content") if isinstance(given, dict) else given
+        # Padding is masked, whatever it is.
+        require(
+            name in (None, ours) or role == "pad_token",
+            f"{path}: {role}={shown(name)} makes other ids than the tokenizers "
+            f"here, whose {role} is {ours}.",
+        )
+
+
 def _added_tokens(
     directory: str, config: dict[str, Any], num_pieces: int
 ) -> list[AddedToken]:
@@ -225,7 +247,9 @@ def _added_tokens(
         found = {
             int(i): added_token(t, int(i))
             for i, t in listed.items()
-            if int(i) >= num_pieces or not t.get("special", True)
+            if int(i) >= num_pieces
+            or not t.get("special", True)
+            or t["content"] not in SPECIAL_PIECES
         }
         for content, i in contents.items():
             if i >= num_pieces:

@@ -51,6 +51,11 @@ WORDPIECE_SPECIALS = {
     "pad_token": "[PAD]",
     "unk_token": "[UNK]",
 }
+# Pieces whose text is plain characters here.
+SPECIAL_PIECES = {
+    *SENTENCEPIECE_SPECIALS.values(),
+    *WORDPIECE_SPECIALS.values(),
+}
 
 
 def check_number_of_pieces(count: int, source: str) -> None:

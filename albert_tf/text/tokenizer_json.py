@@ -46,7 +46,10 @@ MODEL_SETTINGS: dict[str, dict[str, Any]] = {
         "continuing_subword_prefix": None,
         "end_of_word_suffix": None,
     },
-    "WordPiece": {"continuing_subword_prefix": wordpiece.CONTINUATION},
+    "WordPiece": {
+        "unk_token": WORDPIECE_SPECIALS["unk_token"],
+        "continuing_subword_prefix": wordpiece.CONTINUATION,
+    },
 }
 
 

@@ -24,6 +24,7 @@ from albert_tf.text.normalization import COMBINING, QUOTES
 from albert_tf.text.tokenizer_base import (
     SENTENCEPIECE_SPECIALS,
     SPACE,
+    SPECIAL_PIECES,
     AddedToken,
     Tokenizer,
     check_number_of_pieces,
@@ -106,14 +107,15 @@ def has_other_pieces(path: str, tokenizer: Tokenizer) -> bool:
             pieces = sorted(vocab, key=vocab.__getitem__)
         ids = [token["id"] for token in values.get("added_tokens", [])]
         count = max([len(pieces) - 1, *ids]) + 1
-    except (LookupError, TypeError):
+        texts = [text_of(piece) for piece in pieces]
+    except (AttributeError, LookupError, TypeError):
         # To read it says what is wrong.
         return True
     known = tokenizer.pieces(range(min(len(pieces), tokenizer.vocab_size)))
     # The piece of an added token has the mark of a space.
     return count > tokenizer.vocab_size or any(
-        one != other and text_of(one) != text_of(other)
-        for one, other in zip(pieces, known, strict=False)
+        text != text_of(other)
+        for text, other in zip(texts, known, strict=False)
     )
 
 
@@ -151,8 +153,8 @@ def _added_tokens(values: dict[str, Any]) -> list[AddedToken]:
     added = [
         token
         for token in values.get("added_tokens", [])
-        # Special pieces written out in a text are characters here.
-        if token["content"] not in pieces or not token.get("special", True)
+        if not token.get("special", True)
+        or token["content"] not in SPECIAL_PIECES.intersection(pieces)
     ]
     return [added_token(token, int(token["id"])) for token in added]
 

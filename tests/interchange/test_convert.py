@@ -327,7 +327,10 @@ def test_the_record_of_a_task_is_kept_or_reported(saved):
         changes={"max_position_embeddings": 8},
         overwrite=True,
     )
-    assert load_model_directory(short).features.max_seq_length == 8
+    features = load_model_directory(short).features
+    assert features.max_seq_length == 8
+    assert features.max_query_length <= 4
+    assert features.doc_stride <= 4
 
 
 def test_the_length_is_that_of_the_tokenizer_in_transformers(

@@ -127,6 +127,13 @@ def test_heads(tiny_tokenizer, head, pipeline, there):
     assert ModelCard(text).data.library_name == "transformers"
 
 
+def test_a_model_of_pairs_predicts_a_pair(tiny_tokenizer):
+    task = TaskRecord("MRPC", FeatureConfig(), pairs=True)
+    model = built("classification")
+    text = model_card(LoadedModel(model, tiny_tokenizer, 16, task), FACTS)
+    assert r"--text=$'A text.\tAnother text.'" in text
+
+
 @pytest.mark.parametrize("name", HEADS)
 def test_the_mode_of_a_head_is_that_of_its_kind(name):
     modes = {

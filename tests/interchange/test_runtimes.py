@@ -102,6 +102,7 @@ def test_litert_with_int8_is_near_and_smaller(converted):
     ("head", "options"),
     [
         ("classification", {"pooling": "mean_ngrams"}),
+        ("classification", {"hidden_act": "gelu_exact"}),
         ("span", {}),
         ("answerable_span", {}),
         # TensorFlow leaves additions of 0 out, and another graph is converted.

@@ -72,6 +72,7 @@ def test_modules_decide_on_the_vector(encoder, pooling, others, expected):
     [
         ({"default_prompt_name": None, "truncate_dim": None}, None),
         ({"default_prompt_name": "document"}, None),
+        ({"default_prompt_name": ["query"]}, None),
         (
             {"default_prompt_name": "query"},
             "the prompt 'query: ' is put before every text there; put it befo",

@@ -503,6 +503,22 @@ def test_weights_in_several_files(saved_there, head):
     assert weights.source.endswith("/model.safetensors.index.json")
 
 
+def test_normalisations_by_the_names_of_tensorflow(saved_there):
+    directory, model = saved_there("pretraining", "masked_lm")
+
+    def rename(weights):
+        for name in list(weights):
+            if "orm." in name:
+                old = name.replace("orm.weight", "orm.gamma")
+                old = old.replace("orm.bias", "orm.beta")
+                weights[old] = weights.pop(name)
+
+    reweighed(directory, rename)
+    assert_same(
+        values_of(load_model_directory(directory).model), values_of(model)
+    )
+
+
 @pytest.mark.parametrize("outer", ["", "module.", "_orig_mod.", "a.b."])
 @pytest.mark.parametrize("head", ["none", "classification"])
 def test_weights_of_torch(saved_there, head, outer):

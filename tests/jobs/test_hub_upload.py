@@ -164,6 +164,8 @@ def test_files_of_the_old_model_go_and_others_stay(server, run_dir):
         "1_Pooling/config.json": b"3",
         "assets/tokenizer/vocabulary.spm": b"3",
         "vocab.txt": b"3",
+        "config_sentence_transformers.json": b"3",
+        "special_tokens_map.json": b"3",
         "notes.txt": b"mine",
         "onnx/model.onnx": b"theirs",
     }

@@ -480,7 +480,7 @@ def test_a_text_of_padding_alone_has_a_finite_embedding():
             {"num_labels": 2, "labels": ["a", "b", "c"]},
             "num_labels=2 and 3 labels do not",
         ),
-        ("AnswerableQuestions", {"num_labels": 2}, "remove num_labels=2"),
+        ("AnswerableQuestions", {"num_labels": 2}, "got num_labels=2"),
         ("Pretraining", {"pooler": False}, "needs a pooler.*sentence_order"),
         ("AnswerableQuestions", {"head_options": {"n_top": 3}}, "of end_n_top"),
         ("AnswerableQuestions", {"head_options": {"start_n_top": 0}}, "from 1"),

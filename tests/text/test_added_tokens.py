@@ -172,6 +172,34 @@ def test_more_symbols_than_a_token_outweighs(tiny_tokenizer):
 
 
 @pytest.mark.parametrize("has_json", [True, False])
+def test_a_special_token_may_be_a_piece(tiny_tokenizer, tmp_path, has_json):
+    """A symbol of the vocabulary, which transformers finds in texts."""
+    tiny_tokenizer.save(tmp_path)
+    theirs = opened(tiny_tokenizer)
+    number, piece = next(
+        (i, piece)
+        for i, piece in enumerate(tiny_tokenizer.pieces(range(5, 200)), 5)
+        if piece.isalpha() and len(piece) == 2
+    )
+    theirs.add_special_tokens([piece])
+    if has_json:
+        (tmp_path / "spiece.model").unlink()
+        theirs.save(str(tmp_path / "tokenizer.json"))
+    else:
+        (tmp_path / "tokenizer.json").unlink()
+        path = tmp_path / "tokenizer_config.json"
+        token = {"content": piece, "special": True, "normalized": False}
+        config = json.loads(path.read_text())
+        path.write_text(
+            json.dumps(config | {"added_tokens_decoder": {number: token}})
+        )
+    text = f"the {piece}house{piece}"
+    ids = theirs.encode(text, add_special_tokens=False).ids
+    assert number in ids
+    assert load_tokenizer(tmp_path).encode(text) == ids
+
+
+@pytest.mark.parametrize("has_json", [True, False])
 def test_whole_words_alone_are_refused(tiny_tokenizer, tmp_path, has_json):
     tiny_tokenizer.save(tmp_path)
     token = tokenizers.AddedToken("covid", single_word=True)

@@ -215,9 +215,19 @@ def test_faulty_pieces_and_scores(tmp_path, content, message):
         ),
         ({"strip_accents": 0}, "expected strip_accents .* got 0"),
         ({"truncation_side": "left"}, "cuts the beginnings of long texts"),
+        ({"sep_token": "[NEW]"}, r"sep_token='\[NEW\]' makes other ids"),
+        ({"unk_token": {"content": "<s>"}}, "whose unk_token is .UNK"),
     ],
 )
 def test_bad_settings(wordpiece_tokenizer, tmp_path, config, expected):
     write(tmp_path, [wordpiece_tokenizer], config)
     with pytest.raises(UserError, match=expected):
         load_tokenizer(tmp_path)
+
+
+def test_padding_may_have_any_piece(wordpiece_tokenizer, tmp_path):
+    config = {"pad_token": "[UNK]", "cls_token": {"content": "[CLS]"}}
+    write(tmp_path, [wordpiece_tokenizer], config)
+    assert load_tokenizer(tmp_path).encode("a") == wordpiece_tokenizer.encode(
+        "a"
+    )

@@ -383,6 +383,28 @@ def test_a_faulty_file(request, tmp_path, kind, changes, message):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("side", ["Left", "Right"])
+def test_the_side_that_is_cut(tiny_tokenizer, tmp_path, side):
+    """transformers saves there alone what a tokenizer was told later."""
+    directory = resaved(tiny_tokenizer, tmp_path)
+    rewrite(directory, {"truncation": {"direction": side, "max_length": 8}})
+    if side == "Right":
+        load_tokenizer(directory)
+        return
+    with pytest.raises(UserError, match=r"tokenizer\.json: truncation on the"):
+        load_tokenizer(directory)
+
+
+def test_a_damaged_file_beside_a_vocabulary(tiny_tokenizer, tmp_path):
+    tiny_tokenizer.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    values = json.loads(path.read_text())
+    values["model"]["vocab"][5][0] = 7
+    path.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"tokenizer\.json: piece 5 is not a"):
+        load_tokenizer(tmp_path)
+
+
 def test_special_pieces_need_no_added_tokens(tiny_tokenizer, tmp_path):
     directory = resaved(tiny_tokenizer, tmp_path)
     rewrite(directory, {"added_tokens": []})

@@ -85,7 +85,8 @@ class TokenSignatures:
         config = self._graph.loaded.model.config
         limits = {
             "input_ids": config.vocab_size,
-            "segment_ids": config.type_vocab_size,
+            # Pairs have two segments, with a single embedding too.
+            "segment_ids": max(config.type_vocab_size, 2),
             # Other numbers in a mask would give NaN.
             "input_mask": 2,
             "p_mask": 2,

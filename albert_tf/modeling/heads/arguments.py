@@ -20,8 +20,8 @@ def class_names(
     if not any(head.takes_labels() for head in heads):
         require(
             num_labels is None and labels is None,
-            f"{model} has no classes; remove num_labels={num_labels!r} and "
-            f"labels={labels!r}.",
+            f"{model} has no classes, got num_labels={num_labels!r} and "
+            f"labels={labels!r}; give neither.",
         )
         return None
     if labels is None:

@@ -14,13 +14,13 @@ from albert_tf.text.tokenizer_base import CONFIG_FILE
 
 MODULES_FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
-_SETTINGS_FILE = "config_sentence_transformers.json"
+SETTINGS_FILE = "config_sentence_transformers.json"
 _POOLING_DIRECTORY = "1_Pooling"
 # Files that `write_modules` writes and `read_modules` reads.
 FILES = (MODULES_FILE, LENGTH_FILE, _POOLING_DIRECTORY)
 _KINDS = ("Transformer", "Pooling", "Normalize")
 HUB_FILES = (
-    *(MODULES_FILE, LENGTH_FILE, _SETTINGS_FILE),
+    *(MODULES_FILE, LENGTH_FILE, SETTINGS_FILE),
     "*_Pooling/config.json",
 )
 
@@ -73,7 +73,7 @@ def read_modules(directory: str) -> dict[str, str]:
         f"{path}: the pooling {shown(mode)} is none of cls, mean and "
         f"['mean', 'max']; {advice}.",
     )
-    _check_settings(os.path.join(directory, _SETTINGS_FILE))
+    _check_settings(os.path.join(directory, SETTINGS_FILE))
     _check_case(directory)
     options = {"pooling": known[0]}
     return options | ({"length": "unit"} if kinds == _KINDS else {})
@@ -100,7 +100,8 @@ def _check_settings(path: str) -> None:
     """Raises UserError for a default prompt, and vectors that are cut."""
     settings = read_json(path) if files.isfile(path) else {}
     name, prompts = settings.get("default_prompt_name"), settings.get("prompts")
-    prompt = prompts.get(name) if isinstance(prompts, dict) else None
+    is_named = isinstance(prompts, dict) and isinstance(name, str)
+    prompt = prompts.get(name) if is_named else None
     require(
         not prompt,
         f"{path}: the prompt {shown(prompt)} is put before every text there; "

@@ -183,15 +183,17 @@ def _under_full_names(found: dict[str, _Place], path: str) -> dict[str, _Place]:
     outer = stem.removesuffix("albert.")
     # A bare encoder may be an attribute of any name.
     prefix = "" if outer != stem else "albert."
+    # Normalisations have the names of TensorFlow in old files.
     renamed = {
-        prefix + name.removeprefix(outer)
-        if name.startswith(outer)
-        else name: at
+        (prefix + name.removeprefix(outer) if name.startswith(outer) else name)
+        .replace("orm.gamma", "orm.weight")
+        .replace("orm.beta", "orm.bias"): at
         for name, at in found.items()
     }
     require(
         len(renamed) == len(found),
-        f"{path} holds a weight both with and without {outer} before its name.",
+        f"{path} holds a weight twice: both with and without {outer} before "
+        "its name, or by an old name (.gamma, .beta) too.",
     )
     return renamed
 

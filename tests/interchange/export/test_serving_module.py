@@ -204,6 +204,19 @@ def test_numbers_are_in_their_range(load, refusal, head, name, number, highest):
     assert got == f"{expected}{number}"
 
 
+def test_pairs_with_a_single_embedding_of_segments(load, tiny_tokenizer):
+    loaded = load("classification", type_vocab_size=1)
+    functions = ServingModule(loaded).functions
+    row = tiny_tokenizer(["bada"], ["bada"])
+    by_ids = functions["tokens"](*map(tf.constant, row.values()))
+    by_text = functions["text_pair"](
+        tf.constant(["bada"]), tf.constant(["bada"])
+    )
+    np.testing.assert_allclose(
+        by_ids["probabilities"], by_text["probabilities"], rtol=1e-5
+    )
+
+
 NUMBERS = {
     name: [number] * 5
     for name, number in (

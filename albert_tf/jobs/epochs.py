@@ -1,6 +1,7 @@
 """Epochs of training, as the steps that schedules and the loop count."""
 
 import math
+from fractions import Fraction
 from typing import TypeVar
 
 from albert_tf.config import (
@@ -32,8 +33,10 @@ def with_steps(
         UserError: when there would be no step.
     """
     training = config.training
+    # 1.1 epochs of 10 rows are 11 rows, and in floating point a little more.
+    epochs = Fraction(str(settings.num_train_epochs))
     steps = training.num_train_steps or math.ceil(
-        settings.num_train_epochs * num_rows / training.train_batch_size
+        epochs * num_rows / training.train_batch_size
     )
     require(
         steps > 0,

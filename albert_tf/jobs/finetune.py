@@ -1,5 +1,6 @@
 """The fine-tuning job: a task's head on a pretrained encoder."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,10 @@ from albert_tf.jobs.finetuning_data import (
 from albert_tf.jobs.finetuning_job import FinetuningJob
 from albert_tf.jobs.micro_batch import with_micro_batch_size
 from albert_tf.modeling.weights.pretrained import StoredModel
+from albert_tf.rundir.recorded_division import (
+    RecordedDivision,
+    learned_before,
+)
 from albert_tf.rundir.run_directory import extended
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder
@@ -85,6 +90,10 @@ def run_finetuning(
     choose_settings = lookup(RECIPES, recipe, "recipe")
     tokenizer = load_fitting_tokenizer(initial.tokenizer_path, initial.config)
     examples = read_examples(task, data_dir, log)
+    before = RecordedDivision.of_model(os.path.dirname(initial.source))
+    for split in task.evaluated.values():
+        if line := learned_before(before, task, examples[split], data_dir):
+            log(line)
     config, model_config, recipe_line = _with_recipe(
         choose_settings(task, initial.config, examples[TRAIN]),
         config,

@@ -11,7 +11,13 @@ from albert_tf.io.json_files import read_json
 from albert_tf.rundir.run_directory import CONFIG
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import examples_digest
-from albert_tf.tasks.splits import DEV, TRAIN, HeldOut, divided_as
+from albert_tf.tasks.splits import (
+    DEV,
+    TRAIN,
+    HeldOut,
+    as_flags,
+    divided_as,
+)
 
 # A setting of a division into folds.
 _FOLDS = "folds"
@@ -182,6 +188,27 @@ def learned_examples(
             f"metrics are too high here. {advice}"
         )
     return lines
+
+
+def learned_before(
+    division: RecordedDivision, task: Task, dev: Sequence[Any], data_dir: str
+) -> str:
+    """Returns a warning on dev examples that initial weights have learned.
+
+    Empty where the run of the weights, if there was one, held them out.
+    """
+    if not division.held_out or division.held_out == task.division(data_dir):
+        return ""
+    locations = division.learned(task, data_dir)
+    number = sum(example.location in locations for example in dev)
+    if not number:
+        return ""
+    return (
+        f"{division.model_dir} was fine-tuned on {number} of these {len(dev)} "
+        "dev examples, so that metrics will be too high; divide the data as "
+        f"its run did ({as_flags(division.held_out)}), or begin with other "
+        "weights."
+    )
 
 
 def _are_alike(divisions: Sequence[RecordedDivision]) -> bool:

@@ -162,8 +162,9 @@ def with_recipe(
     if recipe.num_examples:
         defaults = {"train_batch_size": config.training.train_batch_size}
         batch_size = (defaults | settings | given)["train_batch_size"]
+        rows = recipe.num_examples * (1 + config.finetuning.double_unordered)
         # The best evaluation's model is kept.
-        steps = min(-(-recipe.num_examples // batch_size), 500)
+        steps = min(-(-rows // batch_size), 500)
         settings.setdefault("eval_steps", steps)
     known = {n: v for n, v in settings.items() if n not in replaced}
     if config.finetuning.lora_rank and "learning_rate" in known:

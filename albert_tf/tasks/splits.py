@@ -136,8 +136,8 @@ class HeldOut:
         require(
             all(found.values()),
             f"{data_dir}: {len(examples)} examples are too few to hold some "
-            f"out ({_shown(self.split.describe())}); texts that are equal stay "
-            f"together, and a label's only text is in training.{advice}",
+            f"out ({as_flags(self.split.describe())}); texts that are equal "
+            f"stay together, and a label's only text is in training.{advice}",
         )
         if split == DEV:
             self._report(data_dir, found[DEV], examples, log)
@@ -156,7 +156,7 @@ class HeldOut:
         no_file = "; no dev file is read" if self.split.folds else ""
         line = (
             f"{data_dir}: {len(dev)} of {len(examples)} examples are held out "
-            f"as dev ({fold}{_shown(self.split.describe())}{no_file}; equal "
+            f"as dev ({fold}{as_flags(self.split.describe())}{no_file}; equal "
             "texts are on one side"
         )
         if self.labelled and len(labels) > 1:
@@ -194,9 +194,13 @@ def divided(
     members: dict[str, list[str]] = {}
     for name in sorted(sizes, key=lambda name: _draw(name, split.seed)):
         members.setdefault(strata[name], []).append(name)
-    choose = _of_fold if split.folds else _of_fraction
-    chosen = choose(members, sizes, split)
-    chosen -= _last_of_labels(labels, chosen)
+    choose = _folds if split.folds else _of_fraction
+    parts = [
+        part - _last_of_labels(labels, part)
+        for part in choose(members, sizes, split)
+    ]
+    # Too few examples for one of the folds are too few for the first.
+    chosen = parts[split.fold - 1] if all(parts) else set()
     return [name in chosen for name in names]
 
 
@@ -220,8 +224,8 @@ def _of_fraction(
     members: Mapping[str, Sequence[str]],
     sizes: Mapping[str, int],
     split: Split,
-) -> set[str]:
-    """Returns the groups that are dev, in shares of each stratum.
+) -> list[set[str]]:
+    """Returns a list of the groups that are dev, in shares of each stratum.
 
     What rounding leaves of one is added to the next. A group that is larger
     than what is left of the share is passed over, unless none fits. Not all of
@@ -244,15 +248,15 @@ def _of_fraction(
                 taken += sizes[smallest]
         # More than rounding leaves would be at the cost of another class.
         taken = min(max(taken, share - 1), share + 1)
-    return chosen
+    return [chosen]
 
 
-def _of_fold(
+def _folds(
     members: Mapping[str, Sequence[str]],
     sizes: Mapping[str, int],
     split: Split,
-) -> set[str]:
-    """Returns the groups of a fold.
+) -> list[set[str]]:
+    """Returns the groups of every fold.
 
     Those of each stratum, the largest first, go to the fold that has the fewest
     examples of it so far.
@@ -267,8 +271,7 @@ def _of_fold(
             folds[fold].add(name)
             counts[fold] += sizes[name]
             totals[fold] += sizes[name]
-    # Too few for one of the folds are too few for the first.
-    return folds[split.fold - 1] if all(folds) else set()
+    return folds
 
 
 def _draw(name: str, seed: int) -> bytes:
@@ -301,7 +304,8 @@ def _labels(example: Any) -> Sequence[str]:
     return several or [_label(example)]
 
 
-def _shown(settings: Mapping[str, Any]) -> str:
+def as_flags(settings: Mapping[str, Any]) -> str:
+    """Returns the settings of a division as flags; a fold has none."""
     flags = {"seed": "split_seed"}
     return ", ".join(
         f"--{flags.get(name, name)}={value}"

@@ -8,6 +8,7 @@ from albert_tf.config import UserError
 from albert_tf.rundir.recorded_division import (
     RecordedDivision,
     divided_as_in_training,
+    learned_before,
     learned_examples,
 )
 from albert_tf.tasks.catalog import TASKS
@@ -137,6 +138,19 @@ def test_what_an_ensemble_has_learned_is_said_in_a_line(
     assert line.endswith("those are evaluated that its run held out.")
     dev = task.read(data_dir, "dev", str)
     assert not learned_examples(divisions, task, dev, "dev", data_dir)
+
+
+def test_weights_that_have_learned_dev_examples_are_reported(data_dir, of_fold):
+    task = folded(CLASSIFICATION, 3, 1, 0)
+    dev = task.read(data_dir, "dev", str)
+    line = learned_before(of_fold(2), task, dev, data_dir)
+    assert line == (
+        "fold-2 was fine-tuned on 10 of these 10 dev examples, so that metrics "
+        "will be too high; divide the data as its run did (--folds=3, "
+        "--split_seed=0), or begin with other weights."
+    )
+    assert not learned_before(of_fold(1), task, dev, data_dir)
+    assert not learned_before(RecordedDivision("small"), task, dev, data_dir)
 
 
 def test_a_model_whose_run_is_not_known_may_have_learned_dev_examples(data_dir):

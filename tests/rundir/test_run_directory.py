@@ -199,6 +199,11 @@ def of_epochs(**settings):
     return with_steps(config, config.finetuning, 100, "loss")
 
 
+def test_parts_of_an_epoch_are_not_rounded_up_by_a_step():
+    """1.1 * 100 is a little more than 110 in floating point."""
+    assert of_epochs(num_train_epochs=1.1).training.num_train_steps == 11
+
+
 @pytest.mark.parametrize(
     ("changes", "steps"),
     [

@@ -148,6 +148,11 @@ def test_dev_is_evaluated_in_every_epoch(name, width, number, steps):
     assert evaluation_steps({"eval_steps": 7}, found) == 7
 
 
+def test_an_epoch_in_both_orders_has_twice_the_batches():
+    found = recipe("auto", num_examples=33)
+    assert evaluation_steps({"double_unordered": True}, found) == 3
+
+
 @pytest.mark.parametrize("width", [128, 768])
 def test_an_epoch_has_batches_of_the_size_that_is_given(width, monkeypatch):
     found = recipe("auto", width=width, num_examples=400)

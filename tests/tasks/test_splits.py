@@ -216,6 +216,11 @@ def test_too_few_examples(write):
     first = folded(classification_task(), 5, 1, 0)
     with pytest.raises(UserError, match="4 examples are too few .*--folds=5"):
         first.read(path, "train", str)
+    # The last fold would have the only text of a label, which is learned.
+    path = write("a.csv", "text,label\n1,a\n2,a\n3,a\n4,b\n5,b\n6,c\n")
+    first = folded(classification_task(), 6, 1, 0)
+    with pytest.raises(UserError, match="6 examples are too few .*--folds=6"):
+        first.read(path, "train", str)
 
 
 def _write_into(write, name, content):

@@ -1,6 +1,7 @@
 """Classification of texts with any number of labels."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -61,8 +62,13 @@ def _with_thresholds(
     config: FeatureConfig, values: Iterable[float]
 ) -> FeatureConfig:
     # Nine digits of one just below 1 would be 1, which is none.
-    text = ",".join(f"{min(value, 1 - 1e-9):.9g}" for value in values)
-    return dataclasses.replace(config, label_thresholds=text)
+    texts = [
+        f"{value:.9g}"
+        if value < 1 - 1e-9
+        else repr(min(float(value), math.nextafter(1.0, 0.0)))
+        for value in values
+    ]
+    return dataclasses.replace(config, label_thresholds=",".join(texts))
 
 
 class MultiLabelClassification(TextKind):

@@ -178,10 +178,11 @@ def test_a_threshold_is_chosen_for_each_label():
     assert thresholds(saved, 3) == pytest.approx([0.6, 0.5, 0.25])
 
 
-def test_a_threshold_just_below_1_can_be_read_again():
+@pytest.mark.parametrize("value", [1 - 1e-12, 1 - 1e-10, 1.0])
+def test_a_threshold_just_below_1_is_read_again_as_it_was(value):
     config = override(CONFIG, {"label_thresholds": "one"})
-    saved = KIND.config_to_save(config, {"threshold": 1 - 1e-12})
-    assert 0.9999 < thresholds(saved, 3)[0] < 1
+    saved = KIND.config_to_save(config, {"threshold": value})
+    assert thresholds(saved, 3)[0] == min(value, np.nextafter(1, 0))
 
 
 def test_an_ensemble_has_the_mean_of_the_thresholds():

@@ -12,7 +12,6 @@ instance.
 
 import bisect
 import dataclasses
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -46,7 +45,6 @@ class TokenizedDocument(NamedTuple):
     Sentence i is tokens `borders[i]` to `borders[i + 1]`, none is empty.
     """
 
-    name: str
     borders: Sequence[int]
     key: np.uint64
 
@@ -69,6 +67,7 @@ class DocumentCutter:
     """Cuts one document, with others from which segments may be taken."""
 
     documents: Sequence[TokenizedDocument]  # all of the unit of work
+    with_text: Sequence[int]  # the numbers of those that are not empty
     number: int  # the document that is cut
     word_starts: np.ndarray  # bool, of the flat array: where words may be cut
     config: PretrainingDataConfig  # lengths and number of copies
@@ -96,14 +95,15 @@ class DocumentCutter:
             self.counts["skipped/tokens"] += size
         return False
 
-    @functools.cached_property
-    def partners(self) -> list[TokenizedDocument]:
-        """The other documents that have text."""
-        return [
-            other
-            for other in self.documents
-            if other.name != self.document.name and len(other.borders) > 1
-        ]
+    def has_partner(self) -> bool:
+        """Returns whether another document has text, as this one has."""
+        return len(self.with_text) > 1
+
+    def partner(self, draw: float) -> TokenizedDocument:
+        """Returns one of the other documents that have text."""
+        index = pick(draw, 0, len(self.with_text) - 1)
+        index += index >= bisect.bisect_left(self.with_text, self.number)
+        return self.documents[self.with_text[index]]
 
     def draws(self) -> Iterator[Iterator[tuple[int, Draws]]]:
         """Yields, copy after copy, the keys and draws of its instances.

@@ -17,7 +17,6 @@ from albert_tf.records.segments import (
     Draws,
     Instance,
     TokenizedDocument,
-    pick,
     random_segment,
 )
 
@@ -39,6 +38,7 @@ class SentenceObjective:
     def instances(
         self,
         documents: Sequence[TokenizedDocument],
+        with_text: Sequence[int],
         number: int,
         word_starts: np.ndarray,
         config: PretrainingDataConfig,
@@ -46,10 +46,17 @@ class SentenceObjective:
     ) -> Iterator[tuple[int, Instance]]:
         """Yields the instances of `documents[number]`, copy after copy.
 
-        Each with a key of its own.
+        Each with a key of its own. `with_text` are the numbers of documents
+        that are not empty.
         """
         cutter = DocumentCutter(
-            documents, number, word_starts, config, self.num_segments, counts
+            documents,
+            with_text,
+            number,
+            word_starts,
+            config,
+            self.num_segments,
+            counts,
         )
         if not cutter.is_cuttable():
             return
@@ -88,16 +95,15 @@ def _next_sentence(
     """
     begin, split, end = cutter.chunk(position, draws)
     is_random = draws.label < 0.5
-    if is_random and not cutter.partners:
+    if is_random and not cutter.has_partner():
         cutter.counts["without_other_document"] += 1
-    if not is_random or not cutter.partners:
+    if not is_random or not cutter.has_partner():
         cutter.counts["repeated_tokens"] += position - begin
         return Instance((begin, split), (split, end), 0, end)
     if begin < position:  # a last sentence alone: it needs no text before it
         begin, split, end = position, end, end + split - begin
-    partners = cutter.partners
     segment = random_segment(
-        partners[pick(draws.partner, 0, len(partners))].borders,
+        cutter.partner(draws.partner).borders,
         draws.partner_sentence,
         end - split,
         cutter.max_tokens - (split - begin),

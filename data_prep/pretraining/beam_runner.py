@@ -225,7 +225,8 @@ def _units_by_draw(rows: PCollection, plan: BuildPlan) -> PCollection:
         # large file the work of many, and needs nothing of the bundles that an
         # engine makes, nor the order of reading.
         number = 1 + plan.num_characters // plan.unit_characters
-        plan = dataclasses.replace(plan, num_groups=number)
+        groups = dict.fromkeys(plan.record_bytes, number)
+        plan = dataclasses.replace(plan, num_groups=groups)
     return (
         rows
         | "Units"

@@ -60,7 +60,7 @@ _MANY_LINES = 20
 _MAX_UNIT_CHARS = 8_000_000
 _MAX_UNIT_BYTES = 64_000_000
 # Documents that may lend each other segments: about so much text, drawn at
-# random from the whole corpus.
+# random from their split.
 _GROUP_CHARS = 8_000_000
 
 
@@ -80,8 +80,9 @@ class BuildPlan:
     other_bytes: int  # estimated, of temporary files beside records
     partition: Partition
     unit_characters: int  # text in a unit of work, about
-    # Groups of documents that lend each other segments; 0 if none is lent.
-    num_groups: int
+    # Groups of documents that lend each other segments, by split; empty if
+    # none is lent.
+    num_groups: Mapping[str, int]
     # Documents of the training input whose draw is below are held out.
     eval_threshold: float
 
@@ -105,7 +106,7 @@ class BuildPlan:
             "settings": self.settings,
             "partition": {"num_shards": dict(self.partition.num_shards)},
             "unit_characters": self.unit_characters,
-            "num_groups": self.num_groups,
+            "num_groups": dict(self.num_groups),
         }
 
 
@@ -168,7 +169,7 @@ def make_plan(
         other_bytes=_other_bytes(report, sample, config),
         partition=_partition(record_bytes, config),
         unit_characters=_unit_characters(total, bytes_per_character),
-        num_groups=_num_groups(total, config),
+        num_groups=_num_groups(characters, config),
         eval_threshold=eval_threshold,
     )
 
@@ -209,11 +210,15 @@ def _unit_characters(total: int, bytes_per_character: float) -> int:
     )
 
 
-def _num_groups(total: int, config: PretrainingDataConfig) -> int:
+def _num_groups(
+    characters: Mapping[str, int], config: PretrainingDataConfig
+) -> dict[str, int]:
     objective = SENTENCE_OBJECTIVES[config.sentence_objective]
     if not objective.needs_other_documents:
-        return 0
-    return 1 + total // _GROUP_CHARS
+        return {}
+    return {
+        split: 1 + count // _GROUP_CHARS for split, count in characters.items()
+    }
 
 
 def plan_settings(
@@ -329,4 +334,4 @@ def group_of(item: UnitDocument, plan: BuildPlan) -> int:
         plan.config.random_seed, "group", item.origin, item.name
     )
     draw = counter_rng.uniforms(key, 1)[0, 0]
-    return int(draw * plan.num_groups)
+    return int(draw * plan.num_groups[item.split])

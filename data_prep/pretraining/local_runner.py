@@ -8,6 +8,8 @@ build resumes with the parts and shards that it had finished.
 import contextlib
 import dataclasses
 import functools
+import hashlib
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -186,11 +188,16 @@ def _make_part(
     Returns the unit's characters, and counts and runs of the part.
     """
     number, documents = unit
-    part = read_part(work_dir, number)
+    # The text may have been another for a while, which reading it to its end
+    # would have found.
+    content = json.dumps(documents).encode()
+    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+    part = read_part(work_dir, number, digest)
     if part is None:
         counts: Counter[str] = Counter()
         batches = maker()(documents, counts)
-        part = counts, write_part(work_dir, number, partition, batches, counts)
+        runs = write_part(work_dir, number, partition, batches, counts, digest)
+        part = counts, runs
     return sum(item.num_characters for item in documents), *part
 
 
@@ -227,7 +234,8 @@ def _units_as_read(
     """
     if plan.num_groups:
         group = functools.partial(group_of, plan=plan)
-        yield from in_groups(items, group, plan.num_groups, work_dir)
+        number = max(plan.num_groups.values())
+        yield from in_groups(items, group, number, work_dir)
         return
     unit: list[UnitDocument] = []
     size = 0

@@ -277,10 +277,10 @@ def _single_documents(plan: BuildPlan, result: BuildResult) -> Iterator[str]:
     for split in sorted(plan.record_bytes, reverse=True):
         if number := result.counts[f"{split}/without_other_document"]:
             yield (
-                f"Warning: the split {split} has a single document, so that "
+                f"Warning: the split {split} has too few documents, so that "
                 f"{number:,} pairs whose second segment should be one of "
-                "another document are real pairs; whether a model tells them "
-                "apart cannot be measured there. To mend it, give more "
+                "another document are real pairs, and whether a model tells "
+                "them apart is hard to measure there. To mend it, give more "
                 "documents or a larger eval_fraction."
             )
 

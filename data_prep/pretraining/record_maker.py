@@ -89,10 +89,18 @@ class RecordMaker:
             of_split: Counter[str] = Counter()
             items = [item for item in unit if item.split == split]
             documents, ids = self._tokenize(items, of_split)
+            with_text = [
+                n for n, item in enumerate(documents) if len(item.borders) > 1
+            ]
             word_starts = self._word_start[ids]
             instances = itertools.chain.from_iterable(
                 self._objective.instances(
-                    documents, number, word_starts, self.config, of_split
+                    documents,
+                    with_text,
+                    number,
+                    word_starts,
+                    self.config,
+                    of_split,
                 )
                 for number in range(len(documents))
             )
@@ -131,7 +139,7 @@ class RecordMaker:
             key = counter_rng.key(
                 self.config.random_seed, item.origin, item.name
             )
-            documents.append(TokenizedDocument(item.name, borders, key))
+            documents.append(TokenizedDocument(borders, key))
         ids = np.array(flat, np.int32)
         counts["documents"] += len(documents)
         counts["tokens"] += len(ids) - _NUM_FRAMING

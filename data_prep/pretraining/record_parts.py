@@ -82,10 +82,12 @@ def write_part(
     partition: Partition,
     batches: Iterable[RecordBatch],
     counts: Mapping[str, int],
+    digest: str,
 ) -> list[str]:
     """Writes the records of one unit of work; returns the paths of its runs.
 
-    `counts` are stored with them, once all batches have been taken.
+    `counts`, once all batches have been taken, and the digest of the unit's
+    documents are stored with them.
     """
     part = _part_path(directory, number)
     runs: list[str] = []
@@ -101,7 +103,7 @@ def write_part(
                 ends.append(file.tell())
             file.write(np.array(ends, "<u8").tobytes())
         runs.append(path)
-    found = {"num_runs": len(runs), "counts": dict(counts)}
+    found = {"num_runs": len(runs), "counts": dict(counts), "digest": digest}
     write_json(f"{part}.json", found)
     return runs
 
@@ -129,13 +131,18 @@ def _part_path(directory: str, number: int) -> str:
 
 
 def read_part(
-    directory: str, number: int
+    directory: str, number: int, digest: str
 ) -> tuple[Counter[str], list[str]] | None:
-    """Returns a part's counts and the paths of its runs, None if unfinished."""
+    """Returns a part's counts and the paths of its runs.
+
+    None if it is unfinished, or of documents with another digest.
+    """
     path = _part_path(directory, number)
     if not os.path.exists(f"{path}.json"):
         return None
     part = read_json(f"{path}.json")
+    if part.get("digest") != digest:
+        return None
     runs = [f"{path}-{run}" for run in range(part["num_runs"])]
     return Counter(part["counts"]), runs
 

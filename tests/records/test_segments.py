@@ -2,12 +2,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from albert_tf.config import PretrainingDataConfig
 from albert_tf.records import counter_rng
-from albert_tf.records.segments import TokenizedDocument
+from albert_tf.records.segments import DocumentCutter, TokenizedDocument
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 
 FRAMING = 3  # tokens of the flat array that belong to no document
@@ -15,7 +15,7 @@ FRAMING = 3  # tokens of the flat array that belong to no document
 
 def document(sizes, name="a", begin=FRAMING):
     borders = (begin + np.cumsum([0, *sizes])).tolist()
-    return TokenizedDocument(name, borders, counter_rng.key(1, name))
+    return TokenizedDocument(borders, counter_rng.key(1, name))
 
 
 def library(*all_sizes):
@@ -31,8 +31,9 @@ def cut(objective, documents, number=0, *, word_starts=None, **changes):
     if word_starts is None:
         word_starts = np.ones(documents[-1].borders[-1], bool)
     config = PretrainingDataConfig(**{"max_seq_length": 32} | changes)
+    with_text = [n for n, d in enumerate(documents) if len(d.borders) > 1]
     found = SENTENCE_OBJECTIVES[objective].instances(
-        documents, number, word_starts, config, counts
+        documents, with_text, number, word_starts, config, counts
     )
     by_key = list(found)
     assert len(dict(by_key)) == len(by_key)
@@ -137,7 +138,7 @@ def test_next_sentences_follow_or_are_of_another_document(all_sizes, how, data):
             other = next(
                 o for o in documents if o.borders[0] <= c < o.borders[-1]
             )
-            assert other.name != documents[number].name
+            assert other is not documents[number]
             assert c in other.borders
             assert d <= other.borders[-1]
     if len(documents) == 1:
@@ -146,6 +147,25 @@ def test_next_sentences_follow_or_are_of_another_document(all_sizes, how, data):
     if instances:
         # No text is lost.
         assert (times[own[0] : own[-1]] >= how["dupe_factor"]).all()
+
+
+@given(
+    st.lists(st.booleans(), min_size=2, max_size=9),
+    st.floats(0, 1, exclude_max=True),
+    st.data(),
+)
+def test_a_partner_is_any_other_document_with_text(have_text, draw, data):
+    documents = library(*([5] * filled for filled in have_text))
+    with_text = [n for n, filled in enumerate(have_text) if filled]
+    others = len(with_text) - 1
+    assume(others > 0)
+    number = data.draw(st.sampled_from(with_text))
+    cutter = DocumentCutter(
+        documents, with_text, number, None, PretrainingDataConfig(), 2, None
+    )
+    expected = [documents[n] for n in with_text if n != number]
+    assert cutter.has_partner()
+    assert cutter.partner(draw) is expected[int(draw * others)]
 
 
 @pytest.mark.parametrize("objective", ["sop", "nsp"])

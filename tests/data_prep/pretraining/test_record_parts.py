@@ -62,7 +62,7 @@ def test_shards_hold_all_records_in_the_order_of_their_keys(
     parts = [*(list(random_batches(seed)) for seed in (1, 2, 3)), []]
     runs = []
     for number, batches in enumerate(parts):
-        runs += write_part(str(tmp_path), number, PARTITION, batches, {})
+        runs += write_part(str(tmp_path), number, PARTITION, batches, {}, "")
     together = [batch for batches in parts for batch in batches]
     found = all_records(runs)
     for split in ("train", "eval"):
@@ -94,7 +94,7 @@ def test_equal_keys_fall_back_on_the_records(tmp_path):
     runs = []
     for number, records in enumerate([[b"d", b"b"], [b"a", b"c"]]):
         batch = RecordBatch("train", keys, records)
-        runs += write_part(str(tmp_path), number, partition, [batch], {})
+        runs += write_part(str(tmp_path), number, partition, [batch], {}, "")
     found = all_records(runs, partition)
     assert found == {"train": [b"a", b"b", b"c", b"d"]}
 
@@ -108,10 +108,11 @@ def test_a_part_counts_when_it_is_finished(tmp_path, monkeypatch):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        write_part(directory, 4, PARTITION, interrupted(), counts)
-    assert read_part(directory, 4) is None
-    runs = write_part(directory, 4, PARTITION, random_batches(1), counts)
-    assert read_part(directory, 4) == (counts, runs)
+        write_part(directory, 4, PARTITION, interrupted(), counts, "a")
+    assert read_part(directory, 4, "a") is None
+    runs = write_part(directory, 4, PARTITION, random_batches(1), counts, "a")
+    assert read_part(directory, 4, "a") == (counts, runs)
+    assert read_part(directory, 4, "b") is None
     names = list(map(os.path.basename, runs))
     assert len(names) > 1
     assert sorted(os.listdir(tmp_path)) == [*names, "unit-000004.json"]

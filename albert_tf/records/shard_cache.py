@@ -54,15 +54,27 @@ class ShardCopy(NamedTuple):
         with contextlib.suppress(OSError, ValueError, EOFError):
             offsets, lengths = np.load(index)
             return offsets, lengths
+        # Another process may find its records at the same time.
+        passing = self._replace(path=files.temporary_name(self.path))
         with self.passing:
             try:
-                found = self._copied(source, num_bytes, verify)
+                found = passing._copied(source, num_bytes, verify)
             finally:
                 with contextlib.suppress(OSError):
-                    files.remove(self.path)
+                    files.remove(passing.path)
         with files.replacing(index) as file:
             np.save(file, np.stack(found))
         return found
+
+    def open(
+        self, source: str, num_bytes: int, verify: Callable[[str], Spans]
+    ) -> int:
+        """Returns a descriptor of a copy that stays."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(self.path, os.O_RDONLY)
+        # Another process has made room since the copy was verified.
+        self._copied(source, num_bytes, verify)
+        return os.open(self.path, os.O_RDONLY)
 
     def _copied(
         self, source: str, num_bytes: int, verify: Callable[[str], Spans]

@@ -139,10 +139,10 @@ class ShardSet(contextlib.AbstractContextManager):
         self._lengths = np.concatenate([lengths for _, lengths in spans])
         # None for a shard that has no copy, and is read from the bucket.
         self._descriptors = [
-            os.open(copy.path if copy else path, os.O_RDONLY)
-            if copy is None or copy.stays
-            else None
-            for path, copy in zip(self._paths, copies, strict=True)
+            _opened(path, copy, shard)
+            for path, copy, shard in zip(
+                self._paths, copies, shards, strict=True
+            )
         ]
         self._close = weakref.finalize(self, _close_all, self._descriptors)
 
@@ -349,6 +349,16 @@ def _spans(
         return _verified_spans(path, path, shard)
     verify = functools.partial(_verified_spans, path, shard=shard)
     return copy.spans(path, shard.num_bytes, verify)
+
+
+def _opened(path: str, copy: ShardCopy | None, shard: ShardInfo) -> int | None:
+    """Returns a descriptor of a shard or its copy, None without a copy."""
+    if copy is None:
+        return os.open(path, os.O_RDONLY)
+    if not copy.stays:
+        return None
+    verify = functools.partial(_verified_spans, path, shard=shard)
+    return copy.open(path, shard.num_bytes, verify)
 
 
 def _verified_spans(

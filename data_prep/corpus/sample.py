@@ -48,10 +48,16 @@ class CorpusSample:
         size = sum(map(len, paragraphs))
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         priority = size / ((int.from_bytes(digest, "little") + 1) / 2**64)
-        full = self._num_characters >= SAMPLE_CHARS
-        if not full or priority > self._kept[0].priority:
+        if not self._is_full() or priority > self._kept[0].priority:
             excerpt = tuple(_head(paragraphs, _EXCERPT_CHARS))
             self._push(SampledDocument(priority, name, size, excerpt))
+
+    def _is_full(self) -> bool:
+        """Returns whether the sample is complete without the lowest."""
+        if not self._kept:
+            return False
+        rest = self._num_characters - _excerpt_size(self._kept[0])
+        return rest >= SAMPLE_CHARS
 
     def merge(self, other: "CorpusSample") -> None:
         """Adds the documents of another sample."""
@@ -95,7 +101,7 @@ class CorpusSample:
 
     def texts(self) -> list[str]:
         """Returns the excerpts, in the order of their names."""
-        documents = sorted(self._kept, key=lambda document: document.name)
+        documents = sorted(self._kept, key=lambda row: (row.name, row))
         return ["\n\n".join(document.paragraphs) for document in documents]
 
     def to_json(self) -> list[list[Any]]:

@@ -78,6 +78,10 @@ class Engine:
         # The results are a file, since any engine can write one.
         path_once = pipeline | "Result" >> beam.Create([path])
         _ = path_once | "WriteResult" >> beam.Map(_write_result, **results)
+        file_system = file_system_of(path)
+        if os.path.basename(path) in file_system.sizes(os.path.dirname(path)):
+            # It is of an earlier run, whose shards are no longer intact.
+            file_system.remove(path)
         try:
             ended = pipeline.run()
         except grpc.FutureTimeoutError:
@@ -85,7 +89,6 @@ class Engine:
                 "No Beam job server answers; check --job_endpoint."
             ) from None
         state = ended.wait_until_finish() or ended.state
-        file_system = file_system_of(path)
         found = {}
         if os.path.basename(path) in file_system.sizes(os.path.dirname(path)):
             found = read_build_json(path, file_system=file_system)

@@ -3,6 +3,7 @@
 Main entries: `list_inputs` and `unit_document`.
 """
 
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 
@@ -15,6 +16,8 @@ from data_prep.corpus.reading import Document, UnitDocument
 from data_prep.corpus.text_files import OpenFile
 
 TRAIN, EVAL = "train", "eval"
+# Forms of plain text, of which `auto` chooses one.
+_PLAIN = ("file", "blank_line", "line", "wrapped")
 
 
 def list_inputs(
@@ -38,6 +41,10 @@ def list_inputs(
     to_train = _of_origin(TRAIN, find_files(inputs), config, open_file)
     if not eval_inputs:
         return to_train
+    plain = {file.form for file in to_train}.intersection(_PLAIN)
+    if plain and config.document_separator == "auto":
+        # Both lists are read alike, however many files each has.
+        config = dataclasses.replace(config, document_separator=plain.pop())
     to_evaluate = _of_origin(EVAL, find_files(eval_inputs), config, open_file)
     locations = (
         {_real_path(file.path) for file in files}

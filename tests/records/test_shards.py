@@ -13,6 +13,7 @@ from handmade_records import write_shards
 from albert_tf.config import UserError
 from albert_tf.io import object_stores
 from albert_tf.io.json_files import write_json
+from albert_tf.records import shards as shards_module
 from albert_tf.records.shard_cache import ShardCache
 from albert_tf.records.shards import (
     describe_tokenizer,
@@ -324,6 +325,22 @@ def test_copies_have_a_limit(directory, cache):
             assert shards.read(order) == [contents[n] for n in order]
         names = [name for name in copies(cache) if not name.endswith(".npy")]
         assert names == [shard_name("train", n, 3) for n in range(count)]
+
+
+def test_a_copy_that_went_to_make_room_is_made_again(
+    directory, cache, monkeypatch
+):
+    """Another process may remove it between its check and its opening."""
+    verified = shards_module._spans
+
+    def removing(path, copy, shard):
+        found = verified(path, copy, shard)
+        os.remove(copy.path)
+        return found
+
+    monkeypatch.setattr(shards_module, "_spans", removing)
+    with open_shards(f"file://{directory}", "train") as shards:
+        assert shards.read(range(25)) == numbered(25)
 
 
 def test_the_places_of_records_are_found_once(directory, monkeypatch):

@@ -52,6 +52,21 @@ def test_samples_merge_to_that_of_the_whole():
     assert sampled(documents[:-200]).to_json() != whole
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_order_of_documents_decides_nothing(monkeypatch, seed):
+    """Nor where several have one name, as files of two lists may."""
+    monkeypatch.setattr(corpus_sample, "_MIN_CHARS", 1)
+    monkeypatch.setattr(corpus_sample, "SAMPLE_CHARS", 30)
+    rng = random.Random(seed)
+    documents = [(f"d{n % 5}", rng.randint(1, 20)) for n in range(12)]
+    expected = sampled(documents)
+    for _ in range(5):
+        rng.shuffle(documents)
+        found = sampled(documents)
+        assert found.to_json() == expected.to_json()
+        assert found.texts() == expected.texts()
+
+
 def test_a_sample_has_the_size_that_was_asked_for(monkeypatch):
     monkeypatch.setattr(corpus_sample, "_MIN_CHARS", 1)
     rng = random.Random(2)

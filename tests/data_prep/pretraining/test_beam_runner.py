@@ -443,16 +443,25 @@ def test_mistakes_are_refused_in_one_line(
     assert "\n" not in str(info.value)
 
 
-def test_a_pipeline_that_is_not_run_is_an_error(build, monkeypatch):
-    class Made:
-        state = "STOPPED"
+class Stopped:
+    state = "STOPPED"
 
-        def wait_until_finish(self):
-            return None
+    def wait_until_finish(self):
+        return None
 
-    monkeypatch.setattr(beam_engine.beam.Pipeline, "run", lambda self: Made())
+
+def test_a_pipeline_that_is_not_run_is_an_error(build, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        beam_engine.beam.Pipeline, "run", lambda self: Stopped()
+    )
     with pytest.raises(UserError, match="ended as STOPPED and left no result"):
         build("out", runner="beam")
+    # Nor is the result of an earlier run its own.
+    result = tmp_path / "result.json"
+    result.write_text('{"shards": []}')
+    engine = beam_engine.Engine([], 1)
+    with pytest.raises(UserError, match="ended as STOPPED and left no result"):
+        engine.run(str(result), lambda pipeline: {})
 
 
 def test_without_beam_the_message_names_its_requirements(build, monkeypatch):

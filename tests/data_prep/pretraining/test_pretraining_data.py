@@ -21,7 +21,7 @@ from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.reading import FileSurvey
 from data_prep.corpus.report import CorpusReport
 from data_prep.pretraining import build_plan, local_runner
-from data_prep.pretraining.sources import held_out_draw
+from data_prep.pretraining.sources import held_out_draw, list_inputs
 
 
 def test_a_directory_of_dynamic_records(whole):
@@ -397,6 +397,27 @@ def test_next_sentences_come_from_a_group(build, tmp_path, monkeypatch):
     build("pieces", **settings)
     assert digests(tmp_path / "pieces") == digests(tmp_path / "one")
     assert 0.3 < first["statistics"]["train"]["label_1_share"] < 0.6
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_both_lists_are_read_in_one_form(tmp_path, number):
+    """A single file by itself would have blank lines between documents."""
+    for name in ("train/a.txt", "train/b.txt", "eval/c.txt", "eval/d.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("One text.\n\nAnother.\n")
+    files = list_inputs(
+        [str(tmp_path / "train")],
+        [str(path) for path in sorted((tmp_path / "eval").iterdir())[:number]],
+        PretrainingDataConfig(),
+    )
+    assert {file.form for file in files} == {"file"}
+    files = list_inputs(
+        [str(tmp_path / "train" / "a.txt")],
+        [str(tmp_path / "eval")],
+        PretrainingDataConfig(),
+    )
+    assert {file.form for file in files} == {"blank_line"}
 
 
 def test_evaluation_without_duplicates_of_training(build, corpus, tmp_path):

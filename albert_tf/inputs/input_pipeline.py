@@ -132,7 +132,8 @@ class PretrainingBatches:
     `sentence_order_labels` int32, `example_numbers` int32 and
     `example_weights` float32 `[batch]`. The sentence labels are those of the
     shards' `sentence_objective`. Words are masked in proportion to the
-    `piece_weights` of their pieces (`MaskingIds`), if there are any.
+    `piece_weights` of their pieces (`MaskingIds`), if there are any. Training
+    begins behind `first_index` rows, which an earlier phase had.
 
     Rows `by_length` are sorted in whole training batches, which have
     `part_widths` int32 too, the widths of equal parts of the rows: the same in
@@ -150,6 +151,7 @@ class PretrainingBatches:
         training: bool,
         by_length: bool = False,
         piece_weights: np.ndarray | None = None,
+        first_index: int = 0,
     ) -> None:
         require(
             len(shards) > 0,
@@ -161,6 +163,7 @@ class PretrainingBatches:
         self.batch_size = batch_size
         self.seed = seed
         self.training = training
+        self._first_index = first_index
         self._by_length = by_length and training
         metadata = shards.metadata
         self.max_seq_length = int(metadata["max_seq_length"])
@@ -238,7 +241,7 @@ class PretrainingBatches:
         """
         real = rows < self.batch_size
         within = np.where(real, rows, 0)
-        indices = step * self.batch_size + within
+        indices = self._first_index + step * self.batch_size + within
         if self.training:
             window, step_within = divmod(step, _WINDOW)
             numbers = self._window(window)[step_within, within]
@@ -250,7 +253,8 @@ class PretrainingBatches:
     def _window_positions(self, window: int) -> np.ndarray:
         """Returns the record numbers `[steps, batch]` of a window of steps."""
         size = _WINDOW * self.batch_size
-        indices = np.arange(window * size, (window + 1) * size)
+        first = self._first_index + window * size
+        indices = np.arange(first, first + size)
         numbers = training_positions(indices, self.num_examples, self.seed)
         return numbers.reshape(_WINDOW, self.batch_size)
 

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -138,13 +139,19 @@ def training_sources(
     training = config.training
     weights = _piece_weights(config, phases, tokenizer)
     ends = [*(phase.start for phase in phases[1:]), training.num_train_steps]
-    spans: list[tuple[Phase, int, int]] = []
+    spans: list[tuple[Phase, int, int, int]] = []
+    # Rows of each set of shards that earlier phases had.
+    rows: Counter[str] = Counter()
     for phase, end in zip(phases, ends, strict=True):
         changes = [step for step in maskings if phase.start < step < end]
         edges = [phase.start, *changes, end]
+        before = rows[phase.train.fingerprint]
         spans += [
-            (phase, first, last) for first, last in itertools.pairwise(edges)
+            (phase, first, last, before)
+            for first, last in itertools.pairwise(edges)
         ]
+        num_steps = end - phase.start
+        rows[phase.train.fingerprint] += num_steps * phase.batch_size
     sources = [
         PretrainingBatches(
             phase.train,
@@ -154,10 +161,11 @@ def training_sources(
             training=True,
             by_length=by_length and last - first >= _MIN_STEPS_BY_LENGTH,
             piece_weights=weights,
+            first_index=before,
         )
-        for phase, first, last in spans
+        for phase, first, last, before in spans
     ]
-    starts = [first for _, first, _ in spans]
+    starts = [first for _, first, *_ in spans]
     return SourceSchedule(sources, starts, [phase.start for phase, *_ in spans])
 
 

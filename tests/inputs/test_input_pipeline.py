@@ -55,6 +55,17 @@ def test_examples_do_not_depend_on_their_batch(shards_dir):
             np.testing.assert_array_equal(joined, whole[name], err_msg=name)
 
 
+def test_training_goes_on_behind_the_rows_of_an_earlier_phase(shards_dir):
+    whole = batches(shards_dir, batch_size=4)
+    later = batches(shards_dir, batch_size=8, first_index=4 * 300)
+    for step in (0, 130):
+        parts = [whole.batch(300 + 2 * step + number) for number in range(2)]
+        found = later.batch(step)
+        for name in set(found) - {"example_numbers"}:
+            joined = np.concatenate([part[name] for part in parts])
+            np.testing.assert_array_equal(joined, found[name], err_msg=name)
+
+
 def test_masks_change_between_epochs(shards_dir):
     size = batches(shards_dir).num_examples
     train = batches(shards_dir, batch_size=size)

@@ -16,12 +16,16 @@ from pretraining_runs import (
 )
 
 from albert_tf.config import RuntimeConfig, UserError, override, to_dict
-from albert_tf.inputs.input_pipeline import PretrainingBatches
+from albert_tf.inputs.input_pipeline import (
+    PretrainingBatches,
+    training_positions,
+)
 from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.io.json_files import write_json
 from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.jobs.pretraining_phases import PretrainingShards
+from albert_tf.records.shards import open_shards
 from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training import actions, loop, run_state
@@ -108,14 +112,15 @@ def test_a_metric_that_was_never_defined(
 
 
 def test_two_phases_in_one_run(small_config, shards_dir, tmp_path, monkeypatch):
-    """Each from its first batch, with its own batch size."""
+    """Each with its own batch size; the second goes on in the same shards."""
     compile_nothing(monkeypatch)
-    seen = []
+    seen, records = [], []
     plain_batch = PretrainingBatches.batch
 
     def batch(self, step, rows=None):
         if self.training:
             seen.append((self.batch_size, step))
+            records.extend(self.record_numbers(step))
         return plain_batch(self, step, rows)
 
     monkeypatch.setattr(PretrainingBatches, "batch", batch)
@@ -130,6 +135,9 @@ def test_two_phases_in_one_run(small_config, shards_dir, tmp_path, monkeypatch):
     assert seen == [(8, step) for step in range(8)] + [
         (2, step) for step in range(4)
     ]
+    size = len(open_shards(shards_dir, "train"))
+    expected = training_positions(np.arange(72), size, config.training.seed)
+    assert records == expected.tolist()
 
 
 def test_losses_on_other_held_out_text_do_not_compare(

@@ -163,6 +163,7 @@ def test_choices_follow_one_another(build, tmp_path, tiny_tokenizer):
     task = custom_task(["context=c", "choice=a", "choice=b", "label=right"])
     build(task)
     dev = read(tmp_path / "out", "dev", original("choices", choices=2))
+    assert len(dev) == 3
     for number, record in enumerate(dev):
         both = [
             expected_pair(tiny_tokenizer, text(number), text(number + n, 2))[0]

@@ -111,11 +111,14 @@ def test_a_model_in_blocks_is_the_same_model(remat, monkeypatch):
 
 
 def test_weights_that_are_asked_for_are_those_of_the_whole(monkeypatch):
-    monkeypatch.setattr(attention, "LONGEST_CHUNK", 5)
     model = randomise(AlbertForPretraining(SMALL))
     features = random_features(SMALL)
-    outputs = model(features, output_attentions=True)
+    whole = model(features, output_attentions=True)["attentions"]
+    monkeypatch.setattr(attention, "LONGEST_CHUNK", 5)
+    found = model(features, output_attentions=True)["attentions"]
     batch, length = features["input_ids"].shape
     heads = SMALL.num_attention_heads
-    for weights in outputs["attentions"]:
+    assert len(found) == SMALL.num_hidden_layers
+    for weights, expected in zip(found, whole, strict=True):
         assert weights.shape == (batch, heads, length, length)
+        np.testing.assert_allclose(weights, expected, atol=1e-6)

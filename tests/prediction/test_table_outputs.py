@@ -598,19 +598,18 @@ def test_names_that_are_taken_in_lines_of_standard_input():
 
 
 @pytest.mark.parametrize(
-    ("mode", "form", "names", "values"),
+    ("mode", "names", "values"),
     [
-        ("rate", SINGLE, ["prediction"], ["1.5"]),
+        ("rate", ["prediction"], ["1.5"]),
         (
             "tag",
-            SINGLE,
             [*("words", "prediction", "probabilities", "predicted_entities")],
             ['["a", "b"]', '["O", "O"]', "[0.5, 0.5]", "[]"],
         ),
-        ("answer", SINGLE, ["prediction", "probability"], ["a ", "0.25"]),
+        ("answer", ["prediction", "probability"], ["a ", "0.25"]),
     ],
 )
-def test_columns_of_modes(tmp_path, mode, form, names, values):
+def test_columns_of_modes(tmp_path, mode, names, values):
     path = tmp_path / "in.csv"
     path.write_text("text,label\na b,x\n")
     rows = [*csv.reader(write(path, mode=mode).decode().splitlines())]

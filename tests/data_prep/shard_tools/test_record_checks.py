@@ -19,7 +19,7 @@ from handmade_records import (
     dynamic_record,
     static_record,
 )
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
@@ -121,7 +121,15 @@ SENTENCES = st.lists(WORDS, min_size=1, max_size=12).map(" ".join)
 PARAGRAPHS = st.lists(SENTENCES, min_size=1, max_size=8).map("\n".join)
 
 
+EIGHT_SENTENCES = "\n".join(["the cat of bazo"] * 8)
+
+
 @settings(max_examples=25, deadline=None)
+@example(
+    documents=[EIGHT_SENTENCES] * 2,
+    config=PretrainingDataConfig(sentence_splitter="newline"),
+    masking=MaskingConfig(),
+)
 @given(
     documents=st.lists(PARAGRAPHS, min_size=1, max_size=4),
     config=st.builds(
@@ -155,7 +163,9 @@ def test_built_records_pass(tiny_tokenizer, documents, config, masking):
         tiny_tokenizer,
     )
     word_start = np.array(tiny_tokenizer.word_start)
-    for made in maker(unit, Counter()):
+    batches = [*maker(unit, Counter())]
+    assert batches or documents != [EIGHT_SENTENCES] * 2
+    for made in batches:
         features = rules.parse(made.serialized, str)
         for check in check_records(features, rules):
             assert not check.failed_records(), check.statement

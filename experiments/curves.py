@@ -8,6 +8,9 @@ import numpy as np
 from experiments.estimate import pretraining_flops
 from experiments.units import Figures, Unit, pretraining_config
 
+# Axes on which rows of equal arithmetic are compared.
+WORK = {"flops": "operations", "seconds": "seconds"}
+
 
 class Curve(NamedTuple):
     """The evaluations of a run of pretraining, each an array over them.

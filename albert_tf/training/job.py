@@ -34,9 +34,6 @@ from albert_tf.training.training_loss import TrainingLoss
 
 # The settings of a job.
 AnyConfig = PretrainConfig | FinetuneConfig | EmbeddingConfig
-# A model whose accuracy is no better than this above that of always predicting
-# the most frequent class is not learning.
-MARGIN_ABOVE_BASELINE = 0.02
 
 
 def strategy_for(

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from albert_tf.config import PretrainingDataConfig
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import Tokenizer
 from albert_tf.text.tokenizer_base import MAX_UNKNOWN
 from data_prep.corpus.reading import UnitDocument
@@ -21,6 +22,9 @@ _SPLIT = "train"
 _SIZE_SAMPLE_CHARS = 300_000
 # Minimum bytes of records per character, in one copy.
 _MIN_RATIO = 0.01
+# Half of the pairs end with another document's segment; their own second one
+# begins the next pair. An excerpt alone has no other document.
+_LENT = 4 / 3
 # A TFRecord's length and its two checksums.
 _RECORD_OVERHEAD = 16
 
@@ -84,6 +88,9 @@ def estimate_build(
         if size < document.num_characters and counts[f"{_SPLIT}/instances"]:
             # The excerpt's end cuts its last instance, about in the middle.
             expected["instances"] -= weight * 0.5 / size
+    objective = SENTENCE_OBJECTIVES[config.sentence_objective]
+    if objective.needs_other_documents:
+        num_bytes *= _LENT
     return BuildEstimate(
         # Other documents may make records where none of the sample does.
         max(num_bytes / max(1.0, num_characters), _MIN_RATIO),

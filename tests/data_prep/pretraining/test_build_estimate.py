@@ -6,6 +6,7 @@ from albert_tf.config import PretrainingDataConfig
 from albert_tf.text.tokenizer_base import Tokenizer
 from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.sentences import NewlineSplitter, PunktSplitter
+from data_prep.pretraining.build_directory import BuildDirectory
 from data_prep.pretraining.build_estimate import (
     BuildEstimate,
     build_warnings,
@@ -73,6 +74,24 @@ def test_padding_and_lost_tokens_are_warned_of_before_anything_is_written(
     assert "--document_separator=file if" in lost
     assert lost.endswith(", or --sentence_objective=none.")
     assert written.startswith("About ")
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
+def test_the_bytes_of_records_are_estimated(
+    build, sentences, tmp_path, monkeypatch, objective
+):
+    documents = [" ".join(sentences[n : n + 60]) for n in range(0, 480, 60)]
+    path = tmp_path / "a.txt"
+    path.write_text("\n\n".join(documents))
+    plans = []
+    monkeypatch.setattr(
+        BuildDirectory, "check_room", lambda self, plan, log: plans.append(plan)
+    )
+    build(inputs=[str(path)], sentence_objective=objective, dupe_factor=4)
+    made = sum(
+        file.stat().st_size for file in (tmp_path / "out").glob("*.tfrecord")
+    )
+    assert plans[0].record_bytes["train"] == pytest.approx(made, rel=0.1)
 
 
 def test_unknown_tokens_are_warned_of_with_their_words(build_text, sentences):

@@ -18,7 +18,7 @@ serializable = keras.saving.register_keras_serializable(package="albert_tf")
 ACTIVATIONS: dict[str, Callable] = {
     "gelu": lambda x: keras.activations.gelu(x, approximate=True),
     # ONNX lacks the complementary error function, which Keras' has.
-    "gelu_exact": lambda x: 0.5 * x * (1.0 + keras.ops.erf(x / math.sqrt(2))),
+    "gelu_exact": lambda x: 0.5 * x * (1.0 + keras.ops.erf(x * math.sqrt(0.5))),
     "relu": keras.activations.relu,
 }
 

@@ -197,7 +197,7 @@ def learned_before(
 
     Empty where the run of the weights, if there was one, held them out.
     """
-    if not division.held_out or division.held_out == task.division(data_dir):
+    if division.held_out == (task.division(data_dir) or {}):
         return ""
     locations = division.learned(task, data_dir)
     number = sum(example.location in locations for example in dev)
@@ -206,8 +206,8 @@ def learned_before(
     return (
         f"{division.model_dir} was fine-tuned on {number} of these {len(dev)} "
         "dev examples, so that metrics will be too high; divide the data as "
-        f"its run did ({as_flags(division.held_out)}), or begin with other "
-        "weights."
+        f"its run did ({as_flags(division.held_out) or 'by files'}), or begin "
+        "with other weights."
     )
 
 

@@ -58,7 +58,9 @@ def test_a_passage_is_from_the_book_of_its_label():
 
 
 def test_pairs_of_a_document_are_told_from_others():
-    for first, second, label in _drawn("same-document", 40):
+    rows = _drawn("same-document", 40)
+    assert len(rows) == 40
+    for first, second, label in rows:
         assert (_place(first)[1:] == _place(second)[1:]) == (label == "same")
 
 

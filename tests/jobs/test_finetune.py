@@ -43,7 +43,9 @@ from albert_tf.rundir.run_results import read_comparison, title
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 from albert_tf.tasks.duplicates import duplicates_line
+from albert_tf.tasks.feature_building import examples_digest
 from albert_tf.tasks.recipes import RECIPES
+from albert_tf.tasks.splits import folded
 from albert_tf.training.run_state import RunState
 from albert_tf.training.trainer import StepResult, Trainer
 
@@ -336,6 +338,29 @@ def test_steps_and_warm_up_of_a_run(
     config = jobs[0].config
     found = config.training.num_train_steps, config.optimizer.num_warmup_steps
     assert found == expected
+
+
+def test_initial_weights_that_have_learned_dev_examples(
+    jobs, data_dir, pretrained, tmp_path
+):
+    shutil.copytree(pretrained, tmp_path / "before/model")
+    dev = CLASSIFICATION.read(str(data_dir), "dev")
+    (tmp_path / "before/config.json").write_text(
+        json.dumps({"job": "finetune", "dev_examples": [examples_digest(dev)]})
+    )
+    initial = find_initial_weights(str(tmp_path / "before/model"))
+    log = []
+    for task in (CLASSIFICATION, folded(CLASSIFICATION, 4, 1, 0)):
+        assert not any("was fine-tuned on" in line for line in log)
+        run(
+            *(data_dir, pretrained, tmp_path / "run", task),
+            initial=initial,
+            log=log.append,
+        )
+    (line,) = (line for line in log if "was fine-tuned on" in line)
+    assert line.startswith(
+        f"{tmp_path}/before/model was fine-tuned on 40 of these 40 dev "
+    )
 
 
 def test_texts_longer_than_those_of_pretraining(jobs, pretrained, tmp_path):

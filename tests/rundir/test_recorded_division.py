@@ -149,6 +149,13 @@ def test_weights_that_have_learned_dev_examples_are_reported(data_dir, of_fold):
         "will be too high; divide the data as its run did (--folds=3, "
         "--split_seed=0), or begin with other weights."
     )
+    by_files = examples_digest(CLASSIFICATION.read(data_dir, "dev", str))
+    of_all = RecordedDivision("of-all", {}, [by_files])
+    assert learned_before(of_all, task, dev, data_dir) == (
+        "of-all was fine-tuned on 10 of these 10 dev examples, so that metrics "
+        "will be too high; divide the data as its run did (by files), or begin "
+        "with other weights."
+    )
     assert not learned_before(of_fold(1), task, dev, data_dir)
     assert not learned_before(RecordedDivision("small"), task, dev, data_dir)
 

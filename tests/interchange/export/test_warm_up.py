@@ -76,6 +76,8 @@ def test_warm_up_requests_reach_each_group_of_lengths(load):
 )
 def test_warm_up_requests_are_answered(module, serve, head):
     records = saved_model.warm_up_requests(module(head), head)
-    for _, signature, inputs in requests_in(records):
+    requests = list(requests_in(records))
+    assert {name for _, name, _ in requests} >= {"tokens", "examples"}
+    for _, signature, inputs in requests:
         answers = serve(head, signature, **inputs)
         assert {value.shape[0] for value in answers.values()} == {1}

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import UserError, shown
+from albert_tf.config import UserError, lookup, require, shown
+from albert_tf.modeling.heads.pooling import EMBEDDINGS
 from albert_tf.prediction.items import (
     checked_items,
     example_of,
@@ -77,9 +78,6 @@ class BasePredictor(abc.ABC):
     all predictions, such as a head that the model lacks, is always raised.
     """
 
-    batch_size: int
-    # A row of EMBEDDINGS.
-    pooling: str
     # The maximum length of a text, for messages.
     max_length: str
     # Names of the classes; empty for models without.
@@ -94,6 +92,14 @@ class BasePredictor(abc.ABC):
     own_kind: Kind | None = None
     # Whether the model has nothing but vectors of texts.
     only_embeds: bool
+
+    def __init__(self, batch_size: int, pooling: str) -> None:
+        require(
+            batch_size >= 1,
+            f"batch_size={batch_size!r}: expected a number from 1.",
+        )
+        lookup(EMBEDDINGS, pooling, "pooling")
+        self.batch_size, self.pooling = batch_size, pooling
 
     def classify(
         self,
@@ -184,8 +190,10 @@ class BasePredictor(abc.ABC):
 
         Raises:
             UserError: when the model has no masked-LM head, an item is not a
-                string, or a text has no [MASK] within the model's length.
+                string, or a text has no [MASK] within the model's length; and
+                for top_k below 1.
         """
+        require(top_k >= 1, f"top_k={top_k!r}: expected a number from 1.")
         self._check_fill_mask(top_k)
 
         def example(item: Any, number: int) -> tuple[str, int]:

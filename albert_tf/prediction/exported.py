@@ -1,5 +1,6 @@
 """Predictions of an export, the same as those of its model directory."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,19 @@ _VECTORS = {
 _MASKS, _ORDER = "fill_mask", "sentence_order"
 
 
+def _without_halves(values: Any) -> Any:
+    """Returns texts with a character for each half of a surrogate pair.
+
+    JSON can hold such a half, and UTF-8 cannot. As many characters as before
+    keep the places of answers and words.
+    """
+    if isinstance(values, str):
+        return re.sub("[\ud800-\udfff]", "\ufffd", values)
+    if isinstance(values, list | tuple):
+        return [*map(_without_halves, values)]
+    return values
+
+
 class ExportedPredictor(BasePredictor):
     """Predicts with an export.
 
@@ -33,7 +47,9 @@ class ExportedPredictor(BasePredictor):
         self, exported: ExportedModel, batch_size: int = 32, pooling: str = ""
     ) -> None:
         self._exported = exported
-        self.batch_size = batch_size
+        has_both = self._has("embed", _VECTORS["mean_max"])
+        own = "mean_max" if has_both else "mean"
+        super().__init__(batch_size, pooling or own)
         self.labels, self.columns = exported.labels, exported.columns
         self.label_separator = exported.label_separator
         default = next(iter(exported.signatures.values()))
@@ -42,8 +58,6 @@ class ExportedPredictor(BasePredictor):
             _MASKS,
             _ORDER,
         }.isdisjoint(exported.signatures)
-        has_both = self._has("embed", _VECTORS["mean_max"])
-        self.pooling = pooling or ("mean_max" if has_both else "mean")
 
     def predicts(self, kind: Kind) -> bool:
         """Returns whether the model predicts for examples of a kind."""
@@ -61,7 +75,8 @@ class ExportedPredictor(BasePredictor):
         )
 
     def _call(self, signature: str, **inputs: Any) -> dict[str, np.ndarray]:
-        return self._exported.call(signature, inputs)
+        sound = {name: _without_halves(inputs[name]) for name in inputs}
+        return self._exported.call(signature, sound)
 
     def _check_kind(self, kind: Kind) -> None:
         if kind.exported is None:

@@ -124,6 +124,21 @@ def check_columns(row: Record, roles: Roles) -> None:
         )
 
 
+def refuse_more_texts(row: Record, roles: Roles, form: Form) -> None:
+    """Raises RowError for a row with a text that most rows do not have."""
+    read = roles.get("text", ())
+    if not read or form.columns[: len(read)] != tuple(read):
+        return
+    for name in form.columns[len(read) :]:
+        if row.values.get(name):
+            raise RowError(
+                row.location,
+                f"expected no {shown(name)}, as in most rows (--columns="
+                f"{','.join(f'text={n}' for n in (*read, name))} reads pairs)",
+                f", got {shown_json(row.values[name])}",
+            )
+
+
 def texts_of(row: Record, roles: Roles) -> list[str]:
     """Returns the texts of a row, for choices the context first."""
     if "choice" not in roles:

@@ -9,14 +9,18 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from albert_tf.config import UserError, listed, require
+from albert_tf.config import UserError, listed, require, shown
 from albert_tf.io.encoding import refuse_other_than_text
 from albert_tf.prediction.forms import CHOICES, PAIR, QUESTION, Form, Input
 from albert_tf.prediction.input_columns import UNREAD_ROLES
 from albert_tf.prediction.inputs import Inputs
 from albert_tf.prediction.word_inputs import HEAD, refuse_words, width_of_words
 from albert_tf.tasks.formats.rows import EXTENSIONS
-from albert_tf.tasks.formats.tables import refuse_line_ends
+from albert_tf.tasks.formats.tables import (
+    END_OF_FILE,
+    JSON_START,
+    refuse_line_ends,
+)
 
 # Names of columns by which the header of a table is recognised.
 _NAMES = {n for f in (PAIR, QUESTION, CHOICES) for n in f.columns} | {
@@ -39,7 +43,9 @@ def decoded(
         location = f"{source}, line {number}"
         if number == 1:
             refuse_other_than_text(source, line)
-        line = line.removeprefix(codecs.BOM_UTF8)
+        line = line.removeprefix(codecs.BOM_UTF8).removesuffix(END_OF_FILE)
+        if not line:
+            continue
         error = None
         try:
             text = line.decode("utf-8")
@@ -58,17 +64,23 @@ def read_lines(
     """Returns the inputs in lines of text.
 
     The first line is read at once. Raises UserError where there is none, where
-    it is in UTF-16, where lines end with CR alone, where it is the header of a
-    table, and where a model of such files gets a file of words.
+    it is in UTF-16, where lines end with CR alone, where it is JSON or the
+    header of a table, and where a model of such files gets a file of words.
     """
     lines = iter(lines)
     head = next(lines, None)
     if head is None:
         raise UserError(f"{source} is empty.")
     found = decoded(itertools.chain([head], lines), source)
-    first = next(found)
+    first = next(found, (source, "", None))
     if may_have_header:
         refuse_line_ends(source, head.decode("utf-8", "replace"))
+        require(
+            not JSON_START.match(first[1]),
+            f"{source}, line 1: {shown(first[1])} is JSON, and no text; end "
+            "the file's name with .jsonl, or give --input_format=jsonl, to "
+            "read its values; --input_format=text reads each line as a text.",
+        )
         _refuse_header(first[1], source, ())
 
     def inputs(form: Form, columns: Sequence[str] = ()) -> Iterator[Input]:

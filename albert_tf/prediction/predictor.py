@@ -48,10 +48,9 @@ class Predictor(BasePredictor):
         )
         if not isinstance(loaded, LoadedModel):
             loaded = load_model_directory(os.fspath(loaded))
-        self.loaded = loaded
-        self.batch_size = batch_size
         own = loaded.model.head_options
-        self.pooling = pooling or str(own.get("pooling", "mean"))
+        super().__init__(batch_size, pooling or str(own.get("pooling", "mean")))
+        self.loaded = loaded
         self.max_length = f"{loaded.max_seq_length} tokens"
         self.labels = loaded.labels or []
         vectors = {SentenceEmbeddingHead.head_name}

@@ -15,6 +15,7 @@ from albert_tf.prediction.forms import Form, Input
 from albert_tf.prediction.input_columns import (
     check_columns,
     columns_of_texts,
+    refuse_more_texts,
     texts_of,
     words_input,
 )
@@ -143,6 +144,8 @@ def _inputs(
                 # All rows have the same columns.
                 check_columns(first, roles)
         try:
+            if not columns:
+                refuse_more_texts(record, roles, form)
             found = _input(record, roles, form)
         except UserError as error:
             yield Input((), error, row)

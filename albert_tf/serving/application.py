@@ -167,6 +167,13 @@ class _Limits:
             return Response(status_code=_CLIENT_GONE)
 
     async def _body(self, request: Request) -> bytes:
+        coding = request.headers.get("content-encoding", "identity")
+        if coding.lower() != "identity":
+            raise HTTPException(
+                415,
+                f"Content-Encoding: {coding[:50]} is not read; send the body "
+                "as it is.",
+            )
         limit, body = self._config.max_request_bytes, bytearray()
         async for part in request.stream():
             body += part

@@ -63,8 +63,11 @@ def predictors(tiny_tokenizer, tmp_path_factory, classifier, export_dir):
             MultipleChoice(),
             [("a", "bada", "gule " * 9), ("", "tepu", "x"), ("a", *"bcd")],
         ),
-        (AnswerableSpans(), [*QUESTIONS, ("", "a")]),
-        (TokenClassification(), ["bada of\tgule", "tepu", "bada " * 40]),
+        (AnswerableSpans(), [*QUESTIONS, ("", "a"), ("b\ud800", "\udfff a")]),
+        (
+            TokenClassification(),
+            ["bada of\tgule", "tepu", "bada \ufffd of", "bada " * 40],
+        ),
     ],
 )
 def test_predictions_are_those_of_the_model_directory(predictors, kind, items):
@@ -112,10 +115,9 @@ def test_masks_and_vectors_are_those_of_the_model_directory(predictors):
     ):
         np.testing.assert_allclose(one.mean, other.mean, **CLOSE)
         np.testing.assert_allclose(one.cls, other.cls, **CLOSE)
-    items = ["a \ud800[MASK]", "x", "[MASK]"]
-    wrong, none, right = exported.fill_mask(items, return_exceptions=True)
-    assert "which is not valid Unicode" in str(wrong)
-    assert "Text 2 has no [MASK]" in str(none)
+    items = ["x", "[MASK]"]
+    none, right = exported.fill_mask(items, return_exceptions=True)
+    assert "Text 1 has no [MASK]" in str(none)
     assert right.text == "[MASK]"
     pairs = [("the bada", "of gule"), ("", "bada " * 40)]
     for one, other in zip(
@@ -125,8 +127,12 @@ def test_masks_and_vectors_are_those_of_the_model_directory(predictors):
         assert one.probabilities == pytest.approx(other.probabilities, rel=1e-4)
     with pytest.raises(UserError, match="Text 2 has no .* maximal length: 'x'"):
         list(exported.fill_mask(["[MASK]", "x"]))
-    with pytest.raises(UserError, match="top_k=6: expected at most 5, which"):
-        list(exported.fill_mask(["[MASK]"], 6))
+    for top_k, expected in ((6, "at most 5, which"), (0, "a number from 1")):
+        message = f"top_k={top_k}: expected {expected}"
+        with pytest.raises(UserError, match=message):
+            list(exported.fill_mask(["[MASK]"], top_k))
+    with pytest.raises(UserError, match="top_k=-1: expected a number from 1"):
+        list(ours.fill_mask(["[MASK]"], -1))
     with pytest.raises(UserError, match="'text' with label; it has"):
         list(exported.classify(["x"]))
     with pytest.raises(UserError, match="'question' with answer; it has"):

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import re
 
 import pytest
 from saved_data_sets import save
@@ -235,6 +236,20 @@ def test_lines_are_read_when_they_are_due():
     inputs = read_lines(endless, "-", may_have_header=True)
     found = inputs.read(SINGLE, ())
     assert next(found).texts == ("text 0",)
+
+
+@pytest.mark.parametrize("line", ['{"text": "a"}', '[{"text": "a"},', "[", "{"])
+def test_json_is_no_text(line):
+    message = f"^a.txt, line 1: '{re.escape(line)}' is JSON, and no text; end "
+    with pytest.raises(UserError, match=message):
+        of_lines(f"{line}\n".encode(), SINGLE)
+    content = f"{line}\n".encode()
+    assert of_lines(content, SINGLE, False) == [Input((line,))]
+
+
+def test_the_sign_for_the_end_of_the_file_is_no_text():
+    assert of_lines(b"a\r\n\x1a", SINGLE) == [Input(("a",))]
+    assert of_lines(b"a\x1a", SINGLE) == [Input(("a",))]
 
 
 def test_a_bad_row_of_a_table_does_not_cost_the_others(tmp_path):
@@ -494,12 +509,28 @@ def test_columns_are_those_of_any_line_of_json(tmp_path):
 
 
 def test_a_column_of_few_lines_of_json_is_no_text(tmp_path):
-    """Without columns of the model most lines decide, not the first."""
+    """Without columns of the model most lines decide, not the first.
+
+    A second text is not left out in silence.
+    """
     rare = '{"text": "a", "text_pair": "b", "label": "x"}\n'
-    usual = '{"text": "a", "label": "x"}\n'
-    for content in (rare + 2 * usual, 2 * usual + rare):
+    usual = 3 * '{"text": "a", "label": "x"}\n'
+    usual += '{"text": "a", "label": "x", "text_pair": null}\n'
+    of_most = [Input(("a",))] * 4
+    message = (
+        "expected no 'text_pair', as in most rows (--columns=text=text,"
+        'text=text_pair reads pairs), got "b".'
+    )
+    for content, place in ((rare + usual, 0), (usual + rare, 4)):
         found = of_table(tmp_path, "a.jsonl", content, SINGLE_OR_PAIR)
-        assert [item.texts for item in found] == [("a",)] * 3
+        bad = found.pop(place)
+        assert bad.error == f"a.jsonl, line {place + 1}: {message}"
+        assert found == of_most
+        asked = of_table(
+            tmp_path, "a.jsonl", content, SINGLE_OR_PAIR, "text=text"
+        )
+        assert asked == [*of_most, Input(("a",))]
+    usual = '{"text": "a", "label": "x"}\n'
     found = of_table(tmp_path, "a.jsonl", usual + 2 * rare, SINGLE_OR_PAIR)
     assert "expected the column 'text_pair'" in str(found[0].error)
     assert found[1].texts == ("a", "b")

@@ -40,6 +40,18 @@ def test_another_backend_is_one_line(tmp_path, monkeypatch):
         Predictor(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size=0: expected a number from 1."),
+        ({"pooling": "max"}, "pooling='max' is not one of first, mean, mean_m"),
+    ],
+)
+def test_options_that_are_refused(predictor_of, options, message):
+    with pytest.raises(UserError, match=f"^{message}"):
+        Predictor(predictor_of("classification").loaded, **options)
+
+
 def test_several_predictors_log_no_warning(tiny_tokenizer, caplog):
     model = random_model("classification", max_position_embeddings=256)
     for _ in range(6):

@@ -82,10 +82,10 @@ class Client:
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
 
-    def ask(self, method, path, body=None):
+    def ask(self, method, path, body=None, headers=()):
         """Returns status, headers and the JSON, or else text, of an answer."""
         with contextlib.closing(self.connect()) as connection:
-            connection.request(method, path, body)
+            connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
             content = response.read().decode()
             is_json = response.headers["Content-Type"] == "application/json"

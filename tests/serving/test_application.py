@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import gzip
 import json
 import re
 import shutil
@@ -209,6 +210,18 @@ def test_a_request_above_the_limit_gets_413(client):
     status, answer = client.predict({"instances": ["a" * 100_000]})
     assert status == 413
     assert "more than 100000 bytes" in answer["error"]
+
+
+def test_a_compressed_request_gets_415(client):
+    body = gzip.compress(b'{"instances": ["a"]}')
+    status, _, answer = client.ask(
+        "POST",
+        f"/v1/models/{client.name}:predict",
+        body,
+        [("Content-Encoding", "gzip")],
+    )
+    message = "Content-Encoding: gzip is not read; send the body as it is."
+    assert (status, answer) == (415, {"error": message})
 
 
 def test_a_bug_is_an_error_without_its_text(stub):

@@ -368,8 +368,9 @@ def _table_records(
                 f", got {len(row.fields)}: {shown(delimiter.join(row.fields))}",
             )
         first, *others = row.fields
-        # Files that begin with the mark may have been joined.
-        fields = [first.removeprefix(MARK), *others]
+        # Files that begin with the mark may have been joined, behind which
+        # quotes are characters.
+        fields = [first.removeprefix(MARK).strip('"'), *others]
         if others and fields == header.fields:
             raise RowError(
                 row.location,

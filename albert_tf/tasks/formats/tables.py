@@ -22,13 +22,14 @@ SEPARATORS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "vertical bar"}
 
 # The byte-order mark of UTF-8.
 MARK = codecs.BOM_UTF8.decode()
-_END_OF_FILE = b"\x1a"
+# The sign for the end of a file that DOS programs write.
+END_OF_FILE = b"\x1a"
 _LINE_END = re.compile(r"\r+\n?|\n")
 # Stands for a CR within a line, which the csv module takes for its end. UTF-8
 # has no such character.
 _INNER_CR = "\ud800"
 # The first line of objects, or of an array of them.
-_JSON_START = re.compile(r'\s*(\[\s*$|(\[\s*)?\{\s*("|$))')
+JSON_START = re.compile(r'\s*(\[\s*$|(\[\s*)?\{\s*("|$))')
 # Programs that unpack files, by the ends of their names.
 _UNPACK = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 # Lines by which the separator is checked.
@@ -52,7 +53,7 @@ class Row:
 def stored_lines(path: str, advice: str) -> Iterator[bytes]:
     """Yields the lines of a file, unpacked, with their ends.
 
-    Without the sign for the end of the file, Ctrl-Z, that DOS programs write.
+    Without END_OF_FILE.
     Raises UserError for a file that is missing or cannot be read, with `advice`
     for what is no file; and for text in UTF-16 or UTF-32.
     """
@@ -61,7 +62,7 @@ def stored_lines(path: str, advice: str) -> Iterator[bytes]:
             refuse_other_than_text(path, file.peek(HEAD_BYTES))
             for line in file:
                 # The last line alone ends without LF.
-                if line := line.removesuffix(_END_OF_FILE):
+                if line := line.removesuffix(END_OF_FILE):
                     yield line
     except OSError as error:
         reason = error.strerror or str(error)
@@ -320,7 +321,7 @@ def _check_separator(
     And where the first of the lines, `head`, is JSON or for Excel alone.
     """
     require(
-        not _JSON_START.match(head[0]),
+        not JSON_START.match(head[0]),
         f"{path}:1: expected a line that names the columns of a table, got "
         "JSON; name the file *.jsonl.",
     )

@@ -91,6 +91,7 @@ def test_rows_of_a_json_array(write):
         ("t.csv", "a,b\nx\n", ":2: expected 2 comma-separated fields, got 1"),
         ("t.tsv", "a\n1\tx\n", r"fields \(R's .*row.names=FALSE\), got 2"),
         ("t.csv", "a,b\n\ufeffa,b\n", ":2: the names of the columns again"),
+        ("t.csv", 'a,b\n\ufeff"a",b\n', ":2: the names of the columns ag"),
         ("t.tsv", "", "is empty; the first line of a table names"),
         ("t.jsonl", "{}\r{}\r", "t.jsonl: its lines end with CR alone"),
         ("t.tsv", "a\ta\nx\ty\n", ":1: expected distinct columns, got a, a"),

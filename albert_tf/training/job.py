@@ -141,13 +141,19 @@ class Job(abc.ABC):
         """
         return
 
-    def flops(self, step: int, batch: Batch) -> int:
-        """Returns the floating-point operations of a step on a batch."""
+    def flops(self, step: int, batch: Batch) -> dict[str, int]:
+        """Returns the floating-point operations of a step on a batch.
+
+        As `flops`; none where weights are frozen, whose gradients are not
+        computed.
+        """
+        if not self.trainer.trains_all:
+            return {}
         *choices, _ = batch["input_ids"].shape[1:]
         rows = self.sources.at(step).batch_size * math.prod(choices)
         widths = self.trainer.part_widths(batch)
         predictions = batch.get("masked_lm_positions")
-        return sum(
+        total = sum(
             training_flops(
                 self.model_config,
                 batch_size=rows // len(widths),
@@ -160,6 +166,7 @@ class Job(abc.ABC):
             )
             for width in widths
         )
+        return {"flops": total}
 
     def samples(self, step: int) -> str:
         """Returns predictions after a step in Markdown; empty: none."""

@@ -281,7 +281,7 @@ class _Loop:
             sequences=len(numbers),
             # An example of multiple choice has the tokens of every choice.
             tokens=len(numbers) * math.prod(batch["input_ids"].shape[1:]),
-            flops=self.job.flops(state.step, batch),
+            **self.job.flops(state.step, batch),
         )
         state.step += 1
         if result.skipped:

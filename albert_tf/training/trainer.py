@@ -173,6 +173,11 @@ class Trainer(Evaluator):
         size = self._training_config.micro_batch_size or replica_batch
         return min(size, replica_batch)
 
+    @property
+    def trains_all(self) -> bool:
+        """Whether no weight is frozen."""
+        return len(self._trained) == len(self.model.weights)
+
     def variables(self) -> dict[str, tf.Variable]:
         """Returns every variable that a checkpoint must hold, by its path."""
         found: dict[str, tf.Variable] = {}

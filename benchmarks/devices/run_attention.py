@@ -22,7 +22,7 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.config import lookup
+from albert_tf.config import lookup, require
 from albert_tf.modeling.attention import FORMS, mask_to_logits
 from benchmarks.devices.chips import CHIPS, gpu_description
 from benchmarks.devices.run_step import gpu_devices, report, tpu_devices
@@ -99,6 +99,11 @@ def median_seconds(executable: Any, repeats: int) -> float:
 def main() -> None:
     for form in FLAGS.forms:
         lookup(FORMS, form, "forms")
+    for length in FLAGS.lengths:
+        require(
+            length.isdecimal() and int(length) > 0,
+            f"--lengths: expected whole numbers above 0, got {length!r}.",
+        )
     import jax
 
     chip = FLAGS.chip

@@ -453,6 +453,7 @@ def test_frozen_variables_stay_and_layers_below_move_less(
     slow = make_trainer(
         freeze="pooler,word_embeddings", layer_decay=0.5, **changes
     )
+    assert (plain.trains_all, slow.trains_all) == (True, False)
     slow.model.set_weights(plain.model.get_weights())
     before = weights_of(plain)
     of_model = [v.path for v in slow.model.trainable_variables]

@@ -94,6 +94,7 @@ def vector_of(pooling, states, ids, mask, segments):
     compared = [*first, *second, *abs(first - second), *first * second]
     ngrams, u, v = (ngram_vector(ids, text) for text in texts)
     shared = [*np.minimum(u, v), *abs(u - v), 160 * u @ v / 40**2]
+    shared += [160 * n for n in likeness(*(ids[t > 0] for t in texts[1:]))]
     of_both = [*u / 2, *v / 2, *shared]
     return {
         "mean": mean,
@@ -116,12 +117,31 @@ def ngram_vector(ids, text):
     return 40 * np.sqrt(shares)
 
 
+def likeness(first, second):
+    """Returns cosine and shares of tokens by the logarithms of their ranks."""
+    information = {int(n): np.log(2 + n) for n in [*first, *second]}
+    u, v = (
+        {n: information[n] * text.count(n) for n in text}
+        for text in (first.tolist(), second.tolist())
+    )
+    product = sum(u[n] * v.get(n, 0) for n in u)
+    lengths = [sum(w**2 for w in text.values()) ** 0.5 for text in (u, v)]
+    shared = u.keys() & v.keys()
+    return [
+        product / max(lengths[0] * lengths[1], 1),
+        *(
+            sum(text[n] for n in shared) / max(sum(text.values()), 1)
+            for text in (u, v)
+        ),
+    ]
+
+
 def scores_of(model, features, drop=no_dropout):
     """Returns the scores `[rows, width]` of the model's only head."""
     oracle = NumpyAlbert(model, drop)
     found = vectors(oracle, rows_of(features), model.config.pooling)
     # All but the n-grams, which are behind the states.
-    ngrams = {"mean_ngrams": 2**15, "pair_mean_ngrams": 4 * 2**15 + 1}
+    ngrams = {"mean_ngrams": 2**15, "pair_mean_ngrams": 4 * 2**15 + 4}
     end = found.shape[1] - ngrams.get(model.config.pooling, 0)
     rate = model.config.classifier_dropout_prob
     found[:, :end] = drop(found[:, :end], rate, 1 << 20)

@@ -13,11 +13,13 @@ NGRAM_BUCKETS = 2**15
 # step, and one of a rare n-gram in few: so that rates for the encoder serve it
 # too.
 _LENGTH = 40.0
-# The factor of the cosine of two texts, one feature beside so many.
-_COSINE_SCALE = 4 * _LENGTH
+# The factor of the few measures of how alike two texts are, beside so many
+# other features.
+_LIKENESS_SCALE = 4 * _LENGTH
 # The factor of the n-grams of a single text: what two have in common says more.
 _SINGLE_SCALE = 0.5
-COMPARISON_WIDTH = 4 * NGRAM_BUCKETS + 1
+# The last four are measures of likeness.
+COMPARISON_WIDTH = 4 * NGRAM_BUCKETS + 4
 # Odd, so that the first of a pair alone would reach every bucket. Where the
 # product wraps beyond an int32, its remainder by a power of 2 is the same.
 _FACTOR = 7919
@@ -52,18 +54,51 @@ def ngram_vector(input_ids: Tensor, chosen: Tensor) -> Tensor:
     return _LENGTH * ops.sqrt(shares)
 
 
-def compared_ngrams(first: Tensor, second: Tensor) -> Tensor:
+def compared_texts(input_ids: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """Returns a comparison of two texts, `[batch, COMPARISON_WIDTH]`.
 
-    It is the n-grams of each, of both and of one alone, and their cosine, each
-    in a measure by which small models learn pairs well (RESULTS.md).
+    It is the n-grams of each, of both and of one alone, their cosine, and
+    `_token_likeness`, each in a measure by which small models learn pairs well
+    (RESULTS.md).
 
     Args:
-        first, second: their n-grams, `[batch, NGRAM_BUCKETS]`.
+        input_ids: `[batch, seq]`.
+        first, second: which of them are of each text, `[batch, seq]`.
     """
-    cosine = ops.sum(first * second, axis=1, keepdims=True) / _LENGTH**2
-    both = ops.minimum(first, second)
-    differing = ops.abs(first - second)
-    each = _SINGLE_SCALE * first, _SINGLE_SCALE * second
-    parts = [*each, both, differing, _COSINE_SCALE * cosine]
+    u, v = (ngram_vector(input_ids, text) for text in (first, second))
+    likeness = [ops.sum(u * v, axis=1) / _LENGTH**2]
+    likeness += _token_likeness(input_ids, first, second)
+    measures = _LIKENESS_SCALE * ops.stack(likeness, axis=1)
+    each = _SINGLE_SCALE * u, _SINGLE_SCALE * v
+    parts = [*each, ops.minimum(u, v), ops.abs(u - v), measures]
     return ops.concatenate(parts, axis=1)
+
+
+def _token_likeness(
+    input_ids: Tensor, first: Tensor, second: Tensor
+) -> list[Tensor]:
+    """Returns three measures of how alike the tokens of two texts are.
+
+    They are the cosine, and the share of each text that the other has too,
+    `[batch]`, of tokens weighted by their information: ids are in the order
+    of frequency, and by Zipf's law the frequency of a token is about the
+    inverse of its rank. So content words count more, as in TF-IDF. Where a
+    text has no token they are 0.
+    """
+    ids = ops.cast(input_ids, "int32")
+    information = ops.log(2.0 + ops.cast(ids, "float32"))
+    u, v = (information * ops.cast(t, "float32") for t in (first, second))
+    equal = ops.cast(ops.equal(ids[:, :, None], ids[:, None, :]), "float32")
+
+    def product(one: Tensor, other: Tensor) -> Tensor:
+        return ops.einsum("bi,bij,bj->b", one, equal, other)
+
+    def share(one: Tensor, other: Tensor) -> Tensor:
+        """Returns the share of one text's tokens that the other has."""
+        is_shared = ops.any(equal * other[:, None, :] > 0, axis=2)
+        shared = ops.where(is_shared, one, 0.0)
+        return ops.sum(shared, axis=1) / ops.maximum(ops.sum(one, axis=1), 1.0)
+
+    lengths = ops.sqrt(product(u, u) * product(v, v))
+    cosine = product(u, v) / ops.maximum(lengths, 1.0)
+    return [cosine, share(u, v), share(v, u)]

@@ -15,7 +15,7 @@ from albert_tf.config import ModelConfig
 from albert_tf.modeling.heads.ngrams import (
     COMPARISON_WIDTH,
     NGRAM_BUCKETS,
-    compared_ngrams,
+    compared_texts,
     ngram_vector,
 )
 
@@ -98,8 +98,7 @@ def _pair_means(states: Tensor, features: Mapping) -> Tensor:
 
 
 def _pair_ngrams(features: Mapping) -> Tensor:
-    ids = features["input_ids"]
-    return compared_ngrams(*(ngram_vector(ids, t) for t in _texts(features)))
+    return compared_texts(features["input_ids"], *_texts(features))
 
 
 def _texts(features: Mapping) -> list[Tensor]:

@@ -114,9 +114,11 @@ def _features(vectorizer: Any, examples: Sequence[Any]) -> Any:
     """Returns a sparse matrix `[examples, features]`.
 
     A pair is the features of both texts, their products, their differences
-    and, in one column, the similarity of the two.
+    and, in two columns, the cosine of the two, and that of their words alone,
+    which says more than that of the words and their pairs.
     """
     from scipy import sparse
+    from sklearn.preprocessing import normalize
 
     columns = zip(*(e.texts for e in examples), strict=True)
     first, *others = map(vectorizer.transform, columns)
@@ -124,7 +126,13 @@ def _features(vectorizer: Any, examples: Sequence[Any]) -> Any:
         return first
     (second,) = others
     product = first.multiply(second)
-    similarity = sparse.csr_matrix(product.sum(axis=1))
+    names = vectorizer.get_feature_names_out()
+    words = [n for n, name in enumerate(names) if " " not in name]
+    of_words = [normalize(part[:, words]) for part in (first, second)]
+    cosines = [
+        sparse.csr_matrix(products.sum(axis=1))
+        for products in (product, of_words[0].multiply(of_words[1]))
+    ]
     return sparse.hstack(
-        [first, second, product, abs(first - second), similarity]
+        [first, second, product, abs(first - second), *cosines]
     ).tocsr()

@@ -20,7 +20,7 @@ from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 
 # Incremented when predictions change for equal examples.
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclasses.dataclass(frozen=True)

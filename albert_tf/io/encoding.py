@@ -29,7 +29,10 @@ _OTHERS = {
     b"ARROW1": "an Arrow (Feather) file",
     b"PAR1\x15": "a Parquet file",
     b"\x1f\x8b": "a gzip file",
+    b"WARC/": "a file of web pages with their headers (WARC)",
 }
+# What stands at this place in a tar archive.
+_TAR, _TAR_PLACE = b"ustar", 257
 # The first bytes of what stands for a file in Git until it is fetched.
 _LFS_POINTER = b"version https://git-lfs"
 HEAD_BYTES = 1024
@@ -63,6 +66,11 @@ def refuse_other_than_text(path: str, content: bytes) -> None:
             f"{path} is {form}, expected text in UTF-8; convert the file, or "
             "give it the name of its form.",
         )
+    require(
+        not head.startswith(_TAR, _TAR_PLACE),
+        f"{path} is a tar archive, expected text in UTF-8; unpack it, for "
+        "example with tar -xf.",
+    )
     columns = [head[i::4] for i in range(4)]
     nuls = tuple(2 * c.count(0) > len(c) for c in columns)
     marked = (name for mark, name in _MARKS.items() if head.startswith(mark))

@@ -24,6 +24,8 @@ _LIBRARY = "albert_tf"
 _FAILURES = (OSError, ValueError, RuntimeError)
 # Released under the owner `albert`; the name alone is in many tutorials.
 _RELEASED = re.compile(r"albert-(base|large|xlarge|xxlarge)-v[12]")
+# Where a browser shows a model.
+_PAGES = re.compile(rf"https?://huggingface\.co/({_REPOSITORY})(/.*)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +61,17 @@ class Contents:
 
 
 def is_on_hub(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a path names a model on the hub."""
-    return os.fspath(path).startswith(SCHEME)
+    """Returns whether a path names a model on the hub.
+
+    Raises UserError for the address of its page there.
+    """
+    name = os.fspath(path)
+    if page := _PAGES.fullmatch(name):
+        raise UserError(
+            f"{name} is the address of a page; the model is given as "
+            f"{SCHEME}{page[1]}."
+        )
+    return name.startswith(SCHEME)
 
 
 def parse(path: str) -> HubModel:

@@ -100,7 +100,7 @@ def finetuning_data(
     """
     log = builder.log
     scaling = task.kind.label_scaling(examples[TRAIN])
-    if scaling != LabelScaling():
+    if scaling.deviation != 1.0:
         log(
             f"The numbers have the mean {scaling.mean:.4g} and the standard "
             f"deviation {scaling.deviation:.4g}; they are learned in these "

@@ -1,3 +1,6 @@
+import io
+import tarfile
+
 import pytest
 
 from albert_tf.config import UserError
@@ -29,9 +32,18 @@ def test_archives_are_named():
         (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF document"),
         (b"{\\rtf1\\ansi\\ansicpg1252", "an RTF document"),
         (b"PAR1\x15\x04", "a Parquet file"),
+        (b"WARC/1.0\r\n", "a file of web pages with their headers"),
     ):
-        with pytest.raises(UserError, match=f"^a is {name}, expected text"):
+        with pytest.raises(UserError, match=f"^a is {name}.*, expected text"):
             refuse_other_than_text("a", content)
+
+
+def test_tar_archives_are_named():
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as file:
+        file.addfile(tarfile.TarInfo("a.txt"))
+    with pytest.raises(UserError, match="^a is a tar archive, .* tar -xf.$"):
+        refuse_other_than_text("a", archive.getvalue())
 
 
 def test_pointers_of_git_lfs_are_named():

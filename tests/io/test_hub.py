@@ -59,6 +59,14 @@ def test_hint(tmp_path, monkeypatch):
         assert hub.hint(path) == ""
 
 
+@pytest.mark.parametrize("end", ["", "/", "/tree/main"])
+def test_the_address_of_a_page_is_no_name(end):
+    page = f"https://huggingface.co/albert/albert-base-v2{end}"
+    message = f"^{page} is the address of a page; the model is given as hf://a"
+    with pytest.raises(UserError, match=message):
+        hub.is_on_hub(page)
+
+
 def test_only_the_files_asked_for_are_downloaded(server):
     directory = download()
     assert sorted(os.listdir(directory)) == ["config.json", "model.safetensors"]

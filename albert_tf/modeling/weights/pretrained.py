@@ -330,12 +330,15 @@ def restore_model(
     new_heads = stored.missing_heads(kind)
     if model.labels not in (None, description.labels):
         new_heads = kind.head_names
+    with_labels, with_new = (
+        f" with the labels {of_model}" if of_model else ""
+        for of_model in (description.labels, model.labels)
+    )
     require(
         allow_missing or not new_heads,
-        f"{stored.source} holds an {' or '.join(description.kinds)} with the "
-        f"labels {description.labels}; the {kind.__name__} with the labels "
-        f"{model.labels} needs a new head {' and '.join(new_heads)}, which "
-        "allow_missing=True initialises.",
+        f"{stored.source} holds an {' or '.join(description.kinds)}"
+        f"{with_labels}; the {kind.__name__}{with_new} needs a new head "
+        f"{' and '.join(new_heads)}, which allow_missing=True initialises.",
     )
     lines = load_stored_weights(
         model,

@@ -51,11 +51,12 @@ class Regression(TextKind):
         return np.array(made_of_all(number, examples))
 
     def label_scaling(self, examples: Sequence[Example]) -> LabelScaling:
-        """Returns the mean and the deviation of numbers of another scale.
+        """Returns the mean, and of numbers of another scale the deviation.
 
-        A model starts at 0 and moves in small steps, which suit those of the
-        paper's tasks. Raises UserError where all are equal, or nearly so for
-        their size.
+        A model starts at the mean, since from 0 it would spend its first steps,
+        of few rows most of them, on the way there; it moves in small steps,
+        which suit numbers of the paper's tasks. Raises UserError where all are
+        equal, or nearly so for their size.
         """
         numbers = self.label_ids(examples, ())
         mean, deviation = float(numbers.mean()), float(numbers.std())
@@ -73,7 +74,7 @@ class Regression(TextKind):
             f"from all of them, such as {mean:.12g}.",
         )
         if abs(mean) <= _LARGE and _SMALL <= deviation <= _LARGE:
-            return LabelScaling()
+            return LabelScaling(mean)
         return LabelScaling(mean, deviation)
 
     def scores(

@@ -37,6 +37,7 @@ from albert_tf.tasks.metrics.entities import (
     scores_of_counts,
 )
 from albert_tf.tasks.metrics.scalar import accuracy, macro_f1
+from albert_tf.tasks.number_labels import is_number
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.text.words import blank_separated, finer_words
 
@@ -98,6 +99,20 @@ class TokenClassification(ClassKind):
         except UserError as error:
             raise UserError(f"{source}: {error}") from None
         return tags
+
+    def warnings(
+        self, examples: Sequence[WordsExample], *, training: bool
+    ) -> list[str]:
+        """Returns those of all kinds, and on tags without names."""
+        found = super().warnings(examples, training=training)
+        tags = {tag for example in examples for tag in example.tags or ()}
+        if training and tags and all(map(is_number, tags)):
+            found.append(
+                f"{listed(sorted(tags), 12)}: tags that are numbers name no "
+                "entities, so that these are neither counted nor predicted; "
+                "write their names, as in O, B-PER and I-PER."
+            )
+        return found
 
     def label_ids(
         self, examples: Sequence[WordsExample], labels: Sequence[str]

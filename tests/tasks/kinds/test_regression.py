@@ -58,7 +58,7 @@ def test_numbers_in_another_form_are_to_be_converted(label, is_advised):
 @pytest.mark.parametrize(
     ("labels", "scaling"),
     [
-        ("1 4", (0, 1)),
+        ("1 4", (2.5, 1)),
         ("1000 1001", (1000.5, 0.5)),
         ("0 90", (45, 45)),
     ],

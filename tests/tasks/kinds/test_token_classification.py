@@ -36,6 +36,16 @@ def pieces(tokenizer, found, row):
     return tokenizer.pieces(found.row(row, "input_ids"))
 
 
+def test_tags_that_are_numbers_are_warned_of():
+    def warnings(*tags):
+        example = WordsExample(("a",) * len(tags), tags, "a:1")
+        return KIND.warnings([example], training=True)
+
+    (line,) = warnings("0", "3", "0")
+    assert line.startswith("0, 3: tags that are numbers name no entities, so ")
+    assert warnings("O", "B-A") == warnings("0", "NN") == []
+
+
 def test_labels_are_at_first_sub_tokens(tokenizer):
     example = WordsExample(("abc", "b", "ca"), ("O", "B-A", "I-A"), "")
     found = features(tokenizer, [example], length=10)

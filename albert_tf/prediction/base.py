@@ -3,13 +3,12 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert_tf.config import UserError, lookup, require, shown
-from albert_tf.modeling.heads.pooling import EMBEDDINGS
 from albert_tf.prediction.items import (
     checked_items,
     example_of,
@@ -93,12 +92,15 @@ class BasePredictor(abc.ABC):
     # Whether the model has nothing but vectors of texts.
     only_embeds: bool
 
-    def __init__(self, batch_size: int, pooling: str) -> None:
+    def __init__(
+        self, batch_size: int, pooling: str, poolings: Mapping[str, Any]
+    ) -> None:
+        """Checks a number from 1, and a name in a table of `poolings`."""
         require(
             batch_size >= 1,
             f"batch_size={batch_size!r}: expected a number from 1.",
         )
-        lookup(EMBEDDINGS, pooling, "pooling")
+        lookup(poolings, pooling, "pooling")
         self.batch_size, self.pooling = batch_size, pooling
 
     def classify(

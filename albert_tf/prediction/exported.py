@@ -49,7 +49,7 @@ class ExportedPredictor(BasePredictor):
         self._exported = exported
         has_both = self._has("embed", _VECTORS["mean_max"])
         own = "mean_max" if has_both else "mean"
-        super().__init__(batch_size, pooling or own)
+        super().__init__(batch_size, pooling or own, _VECTORS)
         self.labels, self.columns = exported.labels, exported.columns
         self.label_separator = exported.label_separator
         default = next(iter(exported.signatures.values()))

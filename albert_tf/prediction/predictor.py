@@ -15,6 +15,7 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
 )
 from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
+from albert_tf.modeling.heads.pooling import EMBEDDINGS
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.prediction.base import BasePredictor
 from albert_tf.prediction.items import batches
@@ -49,7 +50,8 @@ class Predictor(BasePredictor):
         if not isinstance(loaded, LoadedModel):
             loaded = load_model_directory(os.fspath(loaded))
         own = loaded.model.head_options
-        super().__init__(batch_size, pooling or str(own.get("pooling", "mean")))
+        default = str(own.get("pooling", "mean"))
+        super().__init__(batch_size, pooling or default, EMBEDDINGS)
         self.loaded = loaded
         self.max_length = f"{loaded.max_seq_length} tokens"
         self.labels = loaded.labels or []

@@ -88,14 +88,16 @@ def _token_likeness(
     ids = ops.cast(input_ids, "int32")
     information = ops.log(2.0 + ops.cast(ids, "float32"))
     u, v = (information * ops.cast(t, "float32") for t in (first, second))
-    equal = ops.cast(ops.equal(ids[:, :, None], ids[:, None, :]), "float32")
+    # (LiteRT has no slices that add an axis.)
+    in_rows, in_columns = (ops.expand_dims(ids, axis) for axis in (2, 1))
+    equal = ops.cast(ops.equal(in_rows, in_columns), "float32")
 
     def product(one: Tensor, other: Tensor) -> Tensor:
         return ops.einsum("bi,bij,bj->b", one, equal, other)
 
     def share(one: Tensor, other: Tensor) -> Tensor:
         """Returns the share of one text's tokens that the other has."""
-        is_shared = ops.any(equal * other[:, None, :] > 0, axis=2)
+        is_shared = ops.any(equal * ops.expand_dims(other, 1) > 0, axis=2)
         shared = ops.where(is_shared, one, 0.0)
         return ops.sum(shared, axis=1) / ops.maximum(ops.sum(one, axis=1), 1.0)
 

@@ -88,19 +88,21 @@ def _token_likeness(
     ids = ops.cast(input_ids, "int32")
     information = ops.log(2.0 + ops.cast(ids, "float32"))
     u, v = (information * ops.cast(t, "float32") for t in (first, second))
-    # (LiteRT has no slices that add an axis.)
+    # LiteRT has neither slices that add an axis nor einsum.
     in_rows, in_columns = (ops.expand_dims(ids, axis) for axis in (2, 1))
     equal = ops.cast(ops.equal(in_rows, in_columns), "float32")
 
-    def product(one: Tensor, other: Tensor) -> Tensor:
-        return ops.einsum("bi,bij,bj->b", one, equal, other)
+    def counterparts(text: Tensor) -> Tensor:
+        """Returns for every token the sum of those of a text that equal it."""
+        return ops.squeeze(ops.matmul(equal, ops.expand_dims(text, 2)), 2)
 
-    def share(one: Tensor, other: Tensor) -> Tensor:
-        """Returns the share of one text's tokens that the other has."""
-        is_shared = ops.any(equal * ops.expand_dims(other, 1) > 0, axis=2)
-        shared = ops.where(is_shared, one, 0.0)
-        return ops.sum(shared, axis=1) / ops.maximum(ops.sum(one, axis=1), 1.0)
+    def share(one: Tensor, others: Tensor) -> Tensor:
+        """Returns the share of a text with counterparts in the other."""
+        shared = ops.sum(ops.where(others > 0, one, 0.0), axis=1)
+        return shared / ops.maximum(ops.sum(one, axis=1), 1.0)
 
-    lengths = ops.sqrt(product(u, u) * product(v, v))
-    cosine = product(u, v) / ops.maximum(lengths, 1.0)
-    return [cosine, share(u, v), share(v, u)]
+    of_u, of_v = counterparts(u), counterparts(v)
+    product = ops.sum(u * of_v, axis=1)
+    lengths = ops.sqrt(ops.sum(u * of_u, axis=1) * ops.sum(v * of_v, axis=1))
+    cosine = product / ops.maximum(lengths, 1.0)
+    return [cosine, share(u, of_v), share(v, of_u)]
